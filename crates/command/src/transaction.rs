@@ -1,6 +1,6 @@
 //! Several commands that run as one: a transaction, or a script.
 
-use weir_io::Result;
+use weir_io::{Result, Yield};
 use weir_model::StoredKey;
 
 use crate::draft::Draft;
@@ -16,6 +16,11 @@ pub trait Transaction: Send {
     /// does not hold its rows while it waits for the device.
     fn may_begin_again(&self) -> bool {
         false
+    }
+
+    /// How others are served while its rows are latched, if there are many.
+    fn yields(&self) -> Yield {
+        Yield::PLAIN
     }
 
     /// Members of its rows that it is known to read: the row as engines know it, and the member's name.

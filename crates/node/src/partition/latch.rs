@@ -1,12 +1,12 @@
-//! Latches: keys that a read-modify-write is reading from the device.
+//! Latches: rows that a read-modify-write works on without the order lock.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use weir_model::StoredKey;
-
-/// The latched keys. Guarded by the order lock.
+/// The latched rows. Guarded by the order lock. Whoever has latched a row shares it, so that under the lock nothing is
+/// copied or freed.
 #[derive(Debug, Default)]
-pub struct Latches(BTreeSet<Box<[u8]>>);
+pub struct Latches(BTreeSet<Arc<[u8]>>);
 
 impl Latches {
     /// Whether any of `keys` is latched.
@@ -14,20 +14,26 @@ impl Latches {
         !self.0.is_empty() && keys.any(|key| self.0.contains(key))
     }
 
-    /// Whether no key is latched.
+    /// Whether no row is latched.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Latches `keys`, none of which may be latched.
-    pub fn insert(&mut self, keys: &[StoredKey]) {
-        self.0.extend(keys.iter().map(|key| Box::from(&key[..])));
+    /// How many rows are latched.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.0.len()
     }
 
-    /// Releases `keys`.
-    pub fn remove(&mut self, keys: &[StoredKey]) {
-        for key in keys {
-            self.0.remove(&key[..]);
+    /// Latches `row`; `false` if it is latched already.
+    pub fn latch(&mut self, row: &Arc<[u8]>) -> bool {
+        self.0.insert(Arc::clone(row))
+    }
+
+    /// Releases `rows`.
+    pub fn release(&mut self, rows: &[Arc<[u8]>]) {
+        for row in rows {
+            self.0.remove(&row[..]);
         }
     }
 }

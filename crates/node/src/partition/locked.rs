@@ -4,10 +4,11 @@
 //! that it reads is in memory), its batch is appended and applied under the same lock. If not, its rows are latched,
 //! the lock is released, and the future goes on. Meanwhile writes to latched rows wait, and all others do not.
 //!
-//! Several commands that run as one have many rows, and would read them one after the other. So they are first stopped
-//! with nothing latched, the rows that they are known to read are read into memory all at a time, and they begin again.
+//! A command of many rows is not polled inside the lock: its rows are [latched in turns](latched) before it begins.
 
+mod latched;
 mod rows;
+mod transacted;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
@@ -19,13 +20,14 @@ use std::task::{Context as Task, Poll};
 use parking_lot::MutexGuard;
 use weir_command::error::Outcome;
 use weir_command::events::{Classes, KeyEvent};
-use weir_command::{Args, Call, Command, Context, Draft, Host, Transaction};
-use weir_io::Result;
+use weir_command::{Args, Call, Command, Context, Draft, Host, TURN_KEYS, Transaction};
 use weir_io::plant::{Plant, is_planted};
+use weir_io::{Result, Yield};
 use weir_log::SyncMode;
 use weir_model::engine::Seq;
 use weir_model::{Batch, Change, Row, StoredKey};
 
+use self::latched::Latched;
 use self::rows::LockedRows;
 use super::covers::{Elsewhere, Whole, with_covers};
 use super::latch::Latches;
@@ -51,20 +53,13 @@ impl LockedRows<'_> {
     }
 }
 
-/// Releases the latched keys, whether the command ended, failed or was dropped.
-struct Latched<'a> {
-    partition: &'a Partition,
-    keys: Vec<StoredKey>,
-}
-
-impl Drop for Latched<'_> {
-    fn drop(&mut self) {
-        if self.keys.is_empty() {
-            return;
-        }
-        self.partition.order.lock().remove(&self.keys);
-        self.partition.progress.notify();
-    }
+/// The rows of a command, to be latched if it has to wait, or if there are many.
+struct ToLatch<'k> {
+    /// About how many there are.
+    count: usize,
+    rows: &'k (dyn Fn() -> Vec<StoredKey> + Sync),
+    /// How others are served while many rows are latched or released.
+    yields: Yield,
 }
 
 /// How far a command came without waiting.
@@ -114,7 +109,7 @@ impl Partition {
         host: &mut dyn Host,
         call: &mut Call,
     ) -> Result<(Outcome, Option<Commit>)> {
-        let (database, databases) = (call.database, call.databases);
+        let (database, databases, yields) = (call.database, call.databases, host.yields());
         let rows = LockedRows::new(self);
         // Pinned here: it has room for the largest handler, and is not to be moved.
         let run = pin!(async {
@@ -124,40 +119,13 @@ impl Partition {
             finished.draft.settle(|_, change| call.bill.left_out(&change));
             rows.drafted(finished.outcome, finished.draft).await
         });
-        let key_bytes = command.keys_in(args).map(<[u8]>::len).sum();
-        self.run_locked(&rows, key_bytes, &|| weir_command::rows_of(command, args, database, databases), run).await
-    }
-
-    /// Runs `transaction` on its rows, with no other write to them in between, and applies its changes as one batch.
-    /// Otherwise as [`Partition::execute`].
-    ///
-    /// # Errors
-    /// As [`Partition::execute`], and those of the transaction.
-    pub async fn transact(self: &Arc<Self>, transaction: &mut dyn Transaction) -> Result<Option<Commit>> {
-        let keys = transaction.rows();
-        let key_bytes = keys.iter().map(|key| key.len()).sum();
-        // Boxed, for it is large: every connection has room for what it may wait for, and most wait for nothing.
-        let transacted = Box::pin(self.transacted(transaction, &keys));
-        Ok(self.admitted(key_bytes, transacted).await?.commit)
-    }
-
-    async fn transacted(self: &Arc<Self>, transaction: &mut dyn Transaction, keys: &[StoredKey]) -> Result<Done<()>> {
-        let keys_to_latch = || keys.to_vec();
-        if transaction.may_begin_again() {
-            {
-                let rows = LockedRows::new(self);
-                let mut run = pin!(rows.decided_by(transaction));
-                match self.attempted(&rows, &keys_to_latch, run.as_mut(), Latching::UnlessMissing).await? {
-                    Attempt::Done(done) => return Ok(done),
-                    Attempt::Waits(latched) if !rows.misses() => return self.finished(&rows, run, latched).await,
-                    Attempt::Waits(_) => {}
-                }
-            }
-            self.read_ahead(keys, &transaction.members()).await;
+        let (mut count, mut key_bytes) = (0, 0);
+        for key in command.keys_in(args) {
+            count += 1;
+            key_bytes += key.len();
         }
-        let rows = LockedRows::new(self);
-        let run = pin!(rows.decided_by(transaction));
-        self.decided(&rows, &keys_to_latch, run).await
+        let keys = || weir_command::rows_of(command, args, database, databases);
+        self.run_locked(&rows, key_bytes, &ToLatch { count, rows: &keys, yields }, run).await
     }
 
     /// Reads `keys`, lets `change` decide on their living rows (in the same order) and applies the batch that it fills,
@@ -182,7 +150,9 @@ impl Partition {
             rows.decided(answer, (batch, Vec::new())).await
         });
         let key_bytes = keys.iter().map(|key| key.len()).sum();
-        self.run_locked(&rows, key_bytes, &|| keys.iter().map(|key| StoredKey::of(key)).collect(), run).await
+        let stored = || keys.iter().map(|key| StoredKey::of(key)).collect();
+        let to_latch = ToLatch { count: keys.len(), rows: &stored, yields: Yield::PLAIN };
+        self.run_locked(&rows, key_bytes, &to_latch, run).await
     }
 
     /// Applies `batch`, which may end rows of many parts, together with their covers. The caller waits for the engine
@@ -194,7 +164,8 @@ impl Partition {
         let rows = LockedRows::new(self);
         let run = pin!(rows.decided((), (batch.clone(), Vec::new())));
         let keys = || batch.as_ref().iter().map(|change| StoredKey::of(change.key())).collect();
-        let done = self.decided(&rows, &keys, run).await?;
+        let to_latch = ToLatch { count: batch.len(), rows: &keys, yields: Yield::PLAIN };
+        let done = self.decided(&rows, &to_latch, run).await?;
         Ok(done.commit.expect("the batch is not empty"))
     }
 
@@ -202,10 +173,10 @@ impl Partition {
         self: &Arc<Self>,
         rows: &LockedRows<'_>,
         key_bytes: usize,
-        keys: &(dyn Fn() -> Vec<StoredKey> + Sync),
+        to_latch: &ToLatch<'_>,
         run: Pin<&mut impl Future<Output = Result<Decided<T>>>>,
     ) -> Result<(T, Option<Commit>)> {
-        let done = self.admitted(key_bytes, self.decided(rows, keys, run)).await?;
+        let done = self.admitted(key_bytes, self.decided(rows, to_latch, run)).await?;
         Ok((done.answer, done.commit))
     }
 
@@ -243,13 +214,19 @@ impl Partition {
     async fn decided<T>(
         self: &Arc<Self>,
         rows: &LockedRows<'_>,
-        keys: &(dyn Fn() -> Vec<StoredKey> + Sync),
+        to_latch: &ToLatch<'_>,
         mut run: Pin<&mut impl Future<Output = Result<Decided<T>>>>,
     ) -> Result<Done<T>> {
-        match self.attempted(rows, keys, run.as_mut(), Latching::Rows).await? {
-            Attempt::Done(done) => Ok(done),
-            Attempt::Waits(latched) => self.finished(rows, run, latched).await,
-        }
+        let latched = if to_latch.count > TURN_KEYS {
+            // Boxed: every connection has room for what it may wait for, and most commands have few rows.
+            Box::pin(Latched::in_turns(self, (to_latch.rows)(), to_latch.yields)).await
+        } else {
+            match self.attempted(rows, to_latch.rows, run.as_mut(), Latching::Rows).await? {
+                Attempt::Done(done) => return Ok(done),
+                Attempt::Waits(latched) => latched,
+            }
+        };
+        self.finished(rows, run, latched, to_latch.yields).await
     }
 
     /// Runs `run`, whose rows are `latched`, to its end.
@@ -258,10 +235,11 @@ impl Partition {
         rows: &LockedRows<'_>,
         run: Pin<&mut impl Future<Output = Result<Decided<T>>>>,
         latched: Latched<'_>,
+        yields: Yield,
     ) -> Result<Done<T>> {
         let decided = run.await?;
-        let done = self.conclude(rows, decided, self.order.lock(), Some(&latched.keys));
-        drop(latched);
+        let done = self.conclude(rows, decided, self.order.lock(), Some(latched.rows()));
+        latched.release(yields).await;
         done
     }
 
@@ -306,8 +284,7 @@ impl Partition {
                 let latches = latching == Latching::Rows || !rows.misses();
                 let latches = latches && !is_planted(Plant::RowsNotLatched);
                 let keys = if latches { keys() } else { Vec::new() };
-                order.insert(&keys);
-                Ok(Some(Attempt::Waits(Latched { partition: self, keys })))
+                Ok(Some(Attempt::Waits(Latched::at_once(self, &keys, &mut order))))
             }
         }
     }
@@ -317,7 +294,7 @@ impl Partition {
         rows: &LockedRows<'_>,
         Decided { answer, whole: Whole { mut batch, due_ms }, mut events, is_quiet }: Decided<T>,
         order: MutexGuard<'_, Latches>,
-        latched: Option<&[StoredKey]>,
+        latched: Option<&[Arc<[u8]>]>,
     ) -> Result<Done<T>> {
         self.refuse_if_closing()?;
         if is_planted(Plant::RecordSplit) && batch.len() > 1 {

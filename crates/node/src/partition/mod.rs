@@ -8,7 +8,8 @@
 //!    ever sees a change that the loss of the machine (in `Interval` mode: a killed process) would take back. In
 //!    `Interval` mode that wait is a write into the page cache, which the reader then does itself.
 //! 4. A read-modify-write whose read is in memory happens inside the order lock. One that needs the device latches its
-//!    keys there, reads without the lock, and takes the lock again; writes to latched keys wait meanwhile.
+//!    rows there, reads without the lock, and takes the lock again; writes to latched rows wait meanwhile. One of many
+//!    rows latches them in turns before it begins.
 //!
 //! Lock order: `order`, then the log's and the tree's own. Never held over an await.
 

@@ -8,8 +8,8 @@ use std::task::Poll;
 
 use futures_util::future::{join_all, try_join_all};
 use weir_admission::Direction;
-use weir_command::{Page, PartCount, PartPage, PartRange, Read};
-use weir_io::Result;
+use weir_command::{Page, PartCount, PartPage, PartRange, Read, TURN_KEYS};
+use weir_io::{Result, Yield};
 use weir_log::{SyncMode, Waiter};
 use weir_model::engine::{Found, Kind, Lookup, Range, Scan, Seq};
 use weir_model::parts::{HeadRef, Life, is_placed};
@@ -101,12 +101,19 @@ impl Partition {
 
     /// Reads the rows of `keys` into memory, and the `members` of rows, given by the stored keys of their rows and
     /// their names, a few at a time. What is in memory already is not read. Whoever asks for the rows next gets the
-    /// errors.
-    pub(super) async fn read_ahead(&self, keys: &[StoredKey], members: &[(StoredKey, &[u8])]) {
-        for keys in keys.chunks(READ_AHEAD_MAX) {
+    /// errors. Others are served in between, as what is in memory makes nobody wait.
+    pub(super) async fn read_ahead(&self, keys: &[StoredKey], members: &[(StoredKey, &[u8])], yields: Yield) {
+        const TURN_CHUNKS: usize = TURN_KEYS / READ_AHEAD_MAX;
+        for (index, keys) in keys.chunks(READ_AHEAD_MAX).enumerate() {
+            if index % TURN_CHUNKS == TURN_CHUNKS - 1 {
+                yields.now().await;
+            }
             self.read_into_cache(keys.iter().map(|key| &key[..])).await;
         }
-        for members in members.chunks(READ_AHEAD_MAX) {
+        for (index, members) in members.chunks(READ_AHEAD_MAX).enumerate() {
+            if index % TURN_CHUNKS == TURN_CHUNKS - 1 {
+                yields.now().await;
+            }
             let mut parts = Vec::with_capacity(members.len());
             for of_one_row in members.chunk_by(|(key, _), (next, _)| key[..] == next[..]) {
                 self.add_parts_of(&mut parts, &of_one_row[0].0, of_one_row.iter().map(|(_, name)| *name));

@@ -12,7 +12,7 @@ use weir_command::{
     Args, Call, Command, Context, Draft, Host, Rows, TURN_KEYS, Transaction, Waiting, must_settle_counts, rows_of, run,
     settle_counts,
 };
-use weir_io::{Clock, Nanos, Result};
+use weir_io::{Clock, Nanos, Result, Yield};
 use weir_model::{BatchMark, StoredKey};
 use weir_node::request_units::Module;
 
@@ -219,6 +219,10 @@ impl Transaction for AsOne<'_> {
         self.scripts.is_none()
     }
 
+    fn yields(&self) -> Yield {
+        self.host.yields()
+    }
+
     fn members(&self) -> Vec<(StoredKey, &[u8])> {
         let named = self.members.iter().filter_map(|member| {
             let name = member.command.first_member(member.args.len())?;
@@ -235,6 +239,7 @@ impl Transaction for AsOne<'_> {
             self.host.let_go();
             self.done.clear();
             self.drafted.clear();
+            self.is_stale = false;
             if let Some(scripts) = &mut self.scripts {
                 scripts.ground.begin();
             }

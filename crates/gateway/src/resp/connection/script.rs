@@ -12,8 +12,8 @@ use weir_command::bill::OwnBill;
 use weir_command::error::{Error, NOT_AN_INTEGER, Outcome};
 use weir_command::table::Id;
 use weir_command::{Args, Command, Draft, Rows, Transaction, Waiting};
-use weir_io::Result;
 use weir_io::plant::{Plant, is_planted};
+use weir_io::{Result, Yield};
 use weir_model::{StoredKey, slot};
 use weir_node::request_units::Module;
 use weir_script::{Run, Script, What};
@@ -21,6 +21,7 @@ use weir_script::{Run, Script, What};
 use super::Connection;
 use super::scripted::{Ground, RunsOn, Scripted, Terms};
 use crate::resp::commands::{deliver, gone, number_of_keys};
+use crate::resp::outbox::YIELD;
 use crate::resp::rights::{Origin, Rights};
 use crate::scripts::{Known, Running, RunningFunction};
 use crate::server::Server;
@@ -54,6 +55,10 @@ struct Alone {
 impl Transaction for Alone {
     fn rows(&self) -> Vec<StoredKey> {
         self.ground.rows.iter().map(|row| StoredKey::of(row)).collect()
+    }
+
+    fn yields(&self) -> Yield {
+        YIELD
     }
 
     fn run<'a>(&'a mut self, rows: &'a dyn Rows) -> Waiting<'a, Result<Draft>> {

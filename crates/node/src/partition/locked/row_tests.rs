@@ -67,7 +67,9 @@ impl World {
                 rows.decided(answer, cx.end(Ok(())).draft.into_parts()).await
             });
             let keys = || vec![StoredKey::new(0, key)];
-            let (answer, commit) = self.partition.run_locked(&rows, key.len(), &keys, run).await.expect("no faults");
+            let to_latch = ToLatch { count: 1, rows: &keys, yields: Yield::PLAIN };
+            let done = self.partition.run_locked(&rows, key.len(), &to_latch, run).await;
+            let (answer, commit) = done.expect("no faults");
             if let Some(commit) = commit {
                 commit.await.expect("no faults");
             }

@@ -1,6 +1,6 @@
 //! The rows that a command which reads and then writes has locked, and what it finds there.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::iter::once;
 use std::ops::Deref;
@@ -114,9 +114,10 @@ impl<'p> LockedRows<'p> {
 
     /// Whether the expired row is certainly still there, and not latched by another command. The caller holds the order
     /// lock. A command may read keys that are not its rows; others may write to those keys once it has released the
-    /// lock and has its own rows `latched` instead.
-    fn is_still(&self, found: &Expired, order: &Latches, latched: Option<&BTreeSet<&[u8]>>) -> bool {
-        if latched.is_some_and(|rows| rows.contains(&found.key[..])) {
+    /// lock and has its own rows `latched` instead, which are sorted.
+    fn is_still(&self, found: &Expired, order: &Latches, latched: Option<&[Arc<[u8]>]>) -> bool {
+        let is_own = |rows: &[Arc<[u8]>]| rows.binary_search_by(|row| row[..].cmp(&found.key)).is_ok();
+        if latched.is_some_and(is_own) {
             return true;
         }
         if order.any(once(&found.key[..])) {
@@ -136,10 +137,9 @@ impl<'p> LockedRows<'p> {
         &self,
         expired: &'a [Expired],
         order: &Latches,
-        latched: Option<&[StoredKey]>,
+        latched: Option<&[Arc<[u8]>]>,
     ) -> BTreeMap<&'a [u8], Elsewhere> {
-        let latched: Option<BTreeSet<&[u8]>> = latched.map(|rows| rows.iter().map(|row| &row[..]).collect());
-        let still = expired.iter().filter(|found| self.is_still(found, order, latched.as_ref()));
+        let still = expired.iter().filter(|found| self.is_still(found, order, latched));
         still.map(|found| (&found.key[..], found.elsewhere)).collect()
     }
 

@@ -5,10 +5,12 @@ use std::sync::OnceLock;
 use std::sync::Weak;
 use std::sync::atomic::AtomicU64;
 
-use futures_util::future::join;
+use futures_util::future::{join, join3};
 use weir_command::{Rows, Waiting};
 use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
-use weir_io::{AlignedBuf, Class, File, Fs, Nanos, Op, OpenOptions, Tag, forward_file, forward_fs, sleep_until};
+use weir_io::{
+    AlignedBuf, Class, File, Fs, Nanos, Op, OpenOptions, Tag, forward_file, forward_fs, sleep_until, yield_now,
+};
 
 use super::*;
 use crate::config::{Machine, NodeConfig};
@@ -208,4 +210,160 @@ fn commands_that_run_as_one_latch_nothing_while_the_device_is_asked() {
     assert!(seen.latched.load(Ordering::Relaxed) > 0);
     assert_eq!(begun, 1);
     assert!(took >= u64::from(ROWS) * LATENCY && waited > took - LATENCY, "{took} and {waited} ns");
+}
+
+/// Rows for more than three turns.
+const MANY: usize = 3 * TURN_KEYS + 500;
+
+/// Commands that run as one, with many rows: they add 1 to the value of the row in the middle.
+struct ManyRows {
+    rows: Vec<StoredKey>,
+    begun: usize,
+    may_begin_again: bool,
+}
+
+impl ManyRows {
+    fn new(may_begin_again: bool) -> Self {
+        let rows = (0..MANY).map(|row| StoredKey::new(0, row.to_string().as_bytes())).collect();
+        Self { rows, begun: 0, may_begin_again }
+    }
+
+    fn middle() -> String {
+        (MANY / 2).to_string()
+    }
+}
+
+impl Transaction for ManyRows {
+    fn rows(&self) -> Vec<StoredKey> {
+        self.rows.clone()
+    }
+
+    fn may_begin_again(&self) -> bool {
+        self.may_begin_again
+    }
+
+    fn run<'a>(&'a mut self, rows: &'a dyn Rows) -> Waiting<'a, Result<Draft>> {
+        self.begun += 1;
+        Box::pin(async move {
+            let middle = Self::middle();
+            let found = rows.get(0, middle.as_bytes(), 0).wait().await?;
+            yield_now().await;
+            let sum = found.map_or(0, |row| row.value().expect("a string")[0]) + 1;
+            let mut batch = Batch::new();
+            batch.push_row(0, Change::Put { key: middle.as_bytes(), value: &[sum], expire_at_ms: None });
+            Ok(batch.into())
+        })
+    }
+}
+
+async fn middle_of(partition: &Arc<Partition>) -> u8 {
+    let key = StoredKey::new(0, ManyRows::middle().as_bytes());
+    partition.get(&key).await.expect("no faults").expect("it is there").value().expect("a string")[0]
+}
+
+#[test]
+fn many_rows_are_latched_and_released_in_turns() {
+    let (sim, config) = (Sim::new(1), NodeConfig { segment_bytes: 1 << 20, ..NodeConfig::new("/weir") });
+    let machine = watched_machine(&sim, &Arc::default(), 0);
+    sim.block_on(async {
+        let node = Node::open(&config, machine).await.expect("no faults");
+        let partition = node.default_partition().await.expect("no faults");
+        let latched = || partition.order.lock().len();
+        let (mut before, mut most, mut turns) = (0, 0, 0);
+        let mut in_turn = || {
+            let now = latched();
+            assert!(now.abs_diff(before) <= TURN_KEYS, "{before} and then {now}");
+            turns += usize::from(now != before);
+            (before, most) = (now, most.max(now));
+        };
+        let mut many = ManyRows::new(true);
+        let mut run = pin!(partition.transact(&mut many));
+        let commit = poll_fn(|task| {
+            let polled = run.as_mut().poll(task);
+            in_turn();
+            polled
+        });
+        commit.await.expect("no faults").expect("it has written").await.expect("no faults");
+        assert_eq!((before, most, turns), (0, MANY, 8));
+
+        // Its client goes away while it runs.
+        let mut many = ManyRows::new(false);
+        {
+            let mut run = pin!(partition.transact(&mut many));
+            poll_fn(|task| {
+                assert!(run.as_mut().poll(task).is_pending());
+                if latched() == MANY { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+        }
+        assert_eq!(latched(), MANY - TURN_KEYS, "others of this thread do not wait for the rest");
+        partition.progress.wait(|| (latched() == 0).then_some(())).await;
+        assert_eq!(middle_of(&partition).await, 1);
+    });
+}
+
+#[test]
+fn commands_with_many_rows_in_common_run_one_after_the_other() {
+    let (sim, config) = (Sim::new(1), NodeConfig { segment_bytes: 1 << 20, ..NodeConfig::new("/weir") });
+    let machine = watched_machine(&sim, &Arc::default(), 0);
+    sim.block_on(async {
+        let node = Node::open(&config, machine).await.expect("no faults");
+        let partition = node.default_partition().await.expect("no faults");
+        let (mut one, mut other) = (ManyRows::new(true), ManyRows::new(false));
+        // They name the same rows in opposite orders, and some of them again.
+        other.rows.reverse();
+        other.rows.extend_from_within(..TURN_KEYS);
+        let middle = StoredKey::new(0, ManyRows::middle().as_bytes());
+        let single = async {
+            // Sometimes before them, sometimes while they have latched the row.
+            for _ in 0..20 {
+                let change = |rows: &[Option<Row>], batch: &mut Batch| {
+                    let sum = rows[0].as_ref().map_or(0, |row| row.value().expect("a string")[0]) + 1;
+                    batch.put(&middle, &[sum]);
+                };
+                drop(partition.update(&[&middle[..]], change).await.expect("no faults"));
+                yield_now().await;
+            }
+        };
+        let (one, other, ()) = join3(partition.transact(&mut one), partition.transact(&mut other), single).await;
+        for commit in [one, other] {
+            commit.expect("no faults").expect("it has written").await.expect("no faults");
+        }
+        assert_eq!(middle_of(&partition).await, 22);
+        assert!(partition.order.lock().is_empty());
+    });
+}
+
+#[test]
+fn commands_of_many_rows_latch_nothing_while_the_device_is_asked() {
+    let (sim, seen) = (Sim::new(1), Arc::<Seen>::default());
+    let machine = watched_machine(&sim, &seen, LATENCY);
+    let config = NodeConfig { cache_bytes: 4 << 20, segment_bytes: 1 << 20, ..NodeConfig::new("/weir") };
+    sim.block_on(async {
+        let node = Node::open(&config, machine.clone()).await.expect("no faults");
+        let partition = node.default_partition().await.expect("no faults");
+        let mut batch = Batch::new();
+        for row in 0..MANY {
+            let key = row.to_string();
+            batch.push_row(0, Change::Put { key: key.as_bytes(), value: &[1], expire_at_ms: None });
+        }
+        partition.write(&batch).await.expect("no faults").await.expect("no faults");
+        partition.seal();
+        partition.settle().await;
+        drop(partition);
+        node.close().await.expect("no faults");
+        drop(node);
+
+        // After this, nothing is cached any more.
+        let node = Node::open(&config, machine).await.expect("no faults");
+        let partition = node.default_partition().await.expect("no faults");
+        assert!(seen.partition.set(Arc::downgrade(&partition)).is_ok());
+        let mut many = ManyRows::new(true);
+        let commit = partition.transact(&mut many).await.expect("no faults");
+        commit.expect("it has written").await.expect("no faults");
+        assert_eq!(many.begun, 2);
+        assert_eq!(middle_of(&partition).await, 2);
+    });
+    assert!(seen.reads.load(Ordering::Relaxed) > 0, "they were on the device");
+    assert_eq!(seen.latched.load(Ordering::Relaxed), 0);
 }
