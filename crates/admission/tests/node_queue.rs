@@ -138,6 +138,19 @@ fn a_long_command_keeps_others_waiting_for_half_a_second_at_most() {
 }
 
 #[test]
+fn a_command_that_is_dear_from_the_start_keeps_others_waiting_no_longer() {
+    // A hundred seconds' units: of a request that passes at once, and of one that has waited for its turn.
+    let dear = Ask { milli_units: 10_000_000, ..READ };
+    let (first, other) = (Ask { tenant: 3, ..READ }, Ask { tenant: 2, ..READ });
+    let passed = |asks: &[Ask]| -> Vec<_> {
+        run(100_000, RequestOrder::InTurn, asks).iter().map(|(ask, passed)| (ask.tenant, *passed)).collect()
+    };
+    assert_eq!(passed(&[dear, Ask { at: 1, ..other }]), [(1, Ok(0)), (2, Ok(510 * MS))]);
+    let asks = [first, Ask { at: 1, ..dear }, Ask { at: 20 * MS, ..other }];
+    assert_eq!(passed(&asks), [(3, Ok(0)), (1, Ok(10 * MS)), (2, Ok(520 * MS))]);
+}
+
+#[test]
 fn requests_wait_from_four_fifths_of_what_the_machine_has() {
     // U-18: of 125 units a second 100, of which a tenth is there at once.
     let sim = Sim::new(1);

@@ -500,6 +500,25 @@ fn a_noisy_neighbour_gets_what_is_left_and_nothing_of_what_others_bought() {
     }
 }
 
+/// XS-26: what was used within limits keeps others from what is left for a second at most, however much it was.
+#[test]
+fn what_long_commands_have_used_is_owed_for_a_second_at_most() {
+    let sim = Sim::new(7);
+    let node = NodeUnits::new(sim.clock());
+    // With the over-subscription: 450 a second.
+    node.set(300 * 1000);
+    let limits = |ru, spare| UnitLimits { ru, spare, on_limit: REFUSE, ..UnitLimits::default() };
+    let long = Quota::on_node(sim.clock(), &limits(1_000_000, false), Arc::clone(&node));
+    let other = Quota::on_node(sim.clock(), &limits(100, true), Arc::clone(&node));
+    // What comes in a hundred seconds.
+    assert!(long.try_admit(Unit::Request, 45_000_000));
+    assert_eq!(long.stats(Unit::Request).units, 45_000_000);
+    let admitted = || (0..1000).filter(|_| other.try_admit(Unit::Request, 1000)).count();
+    assert_eq!(admitted(), 10, "its own, of a tenth of a second");
+    sim.run_until(1_100 * MS);
+    assert!(admitted() > 10, "something is left");
+}
+
 /// XS-26: a request that was begun with what the node has left is paid from there to its end. Once nothing is left, the
 /// tenant has what it bought, and no debt from before.
 #[test]

@@ -3,8 +3,8 @@
 //! [`super::request_order`] decides which queue goes next. Inside a queue tenants are served in turn, by what they got.
 //!
 //! What a request costs is known only when it has run. It passes with what is known before, and the rest is a debt that
-//! the requests behind it wait for, of [`DEBT_MAX`] at most. A request that has waited for [`WAIT_MAX`] is refused.
-//! Never more requests wait than there are connections.
+//! the requests behind it wait for. So is what a request needs beyond a full bucket. The debt is [`DEBT_MAX`] at most.
+//! A request that has waited for [`WAIT_MAX`] is refused. Never more requests wait than there are connections.
 
 use std::fmt;
 use std::future::Future;
@@ -27,9 +27,10 @@ use super::request_order::{Access, RequestOrder, next};
 const BURST: Nanos = 100_000_000;
 /// No request waits longer than this, in nanoseconds.
 const WAIT_MAX: Nanos = 1_000_000_000;
-/// What shows when a request has run is owed up to the units of this time, in nanoseconds. A long command has taken
-/// its units over a long time, and that is over: with all of them as a debt, the requests of all tenants would be
-/// refused until it is paid, while the machine is idle.
+/// Requests leave a debt up to the units of this time, in nanoseconds. With all of its units as a debt, a long command
+/// would have the requests of all tenants refused until they are paid. If its cost shows afterwards, it has taken its
+/// units over a long time, and that is over: the machine would be idle. If its cost is known before, as that of a large
+/// transaction, it takes them over a long time to come, and leaves room to others.
 const DEBT_MAX: Nanos = WAIT_MAX / 2;
 
 /// The node's units do not come in time.
@@ -194,7 +195,8 @@ impl NodeQueues {
 
     /// The slot in which the request waits; `None` = it has passed.
     fn enter(&mut self, access: Access, tenant: u32, milli_units: u64, now: Nanos) -> Option<SlotId> {
-        if self.is_empty() && self.units.try_take(milli_units, now) {
+        if self.is_empty() && self.units.is_ready(milli_units, now) {
+            self.units.take_into_debt(milli_units, DEBT_MAX, now);
             return None;
         }
         let (slot, ticket) = self.slots.open();
@@ -223,7 +225,7 @@ impl NodeQueues {
                 break;
             }
             let Some((_, waiting)) = self.queues[access as usize].pop() else { break };
-            self.units.take(units, now);
+            self.units.take_into_debt(units, DEBT_MAX, now);
             let served = &mut self.served[access as usize];
             *served = served.saturating_add(units);
             self.waited(access, waiting.since, now);

@@ -15,6 +15,10 @@ use crate::bucket::Bucket;
 /// The units of this time, in nanoseconds, are kept while nobody uses them.
 const BURST: Nanos = 1_000_000_000;
 
+/// The units of this time, in nanoseconds, are owed at most. What is used within limits may exceed what comes for
+/// hours, and shows late if commands are long. When that is over, what is left is given to whoever may have it.
+const DEBT_MAX: Nanos = BURST;
+
 /// How much is given out of what the machine has, in percent: more than all of it, as tenants hardly ever use
 /// everything at once (U-18).
 const OVER_SUBSCRIBED_PERCENT: u64 = 150;
@@ -73,7 +77,7 @@ impl NodeUnits {
     pub(super) fn used(&self, milli_units: u64) {
         let mut bucket = self.bucket.lock();
         if bucket.rate() > 0 {
-            bucket.take(milli_units, self.clock.now());
+            bucket.take_into_debt(milli_units, DEBT_MAX, self.clock.now());
         }
     }
 
@@ -88,7 +92,7 @@ impl NodeUnits {
         let mut bucket = self.bucket.lock();
         let is_there = bucket.tokens(now) > 0;
         if is_there {
-            bucket.take(milli_units, now);
+            bucket.take_into_debt(milli_units, DEBT_MAX, now);
             self.extra.fetch_add(milli_units, Ordering::Relaxed);
         }
         is_there
