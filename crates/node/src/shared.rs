@@ -113,7 +113,8 @@ impl NodeShared {
         let writers = Arc::<LogWriters>::default();
         let (raw, sharers) = (Arc::clone(&machine.fs), Arc::clone(&writers) as Arc<dyn Sharers>);
         let log_fs = GatedFs::shared(raw, shared_log::OWNER, Arc::clone(&gate), &ledger, sharers);
-        let node_log = NodeLog::new(log_fs, &config.dir, promises, writers, Arc::clone(&lock));
+        let (log_lock, clock) = (Arc::clone(&lock), Arc::clone(&machine.clock));
+        let node_log = NodeLog::new(log_fs, &config.dir, promises, writers, log_lock, clock);
         Arc::new(Self {
             node_log,
             own_fs,

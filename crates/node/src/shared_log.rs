@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use futures_util::lock::Mutex as AsyncMutex;
 use parking_lot::{Mutex, RwLock};
 use weir_admission::{Account, Parts, Sharers};
-use weir_io::{BoxFuture, Class, Error, ErrorKind, Fs, FsLock, Owner, Result};
+use weir_io::{BoxFuture, Class, Clock, Error, ErrorKind, Fs, FsLock, Nanos, Owner, Result};
 use weir_log::{
     ClaimKeeper, LogAnchor, LogOptions, SharedClaim, SharedLog, SharedOptions, SharedSurvey, SyncMode, bytes_by_member,
 };
@@ -31,6 +31,10 @@ pub(crate) const OWNER: Owner = Owner { tenant: 0, partition: 0 };
 const SEGMENTS: u64 = 16;
 /// The size of the smallest segment in a log that has grown, in bytes.
 const SEGMENT_BYTES_MIN: u64 = 16 << 10;
+/// After an I/O error nobody tries to open the log for this time, in nanoseconds, or for as long as the last attempt
+/// took if that is longer. An attempt may read the whole log, in front of everybody's background work, and each request
+/// of the log's tenants would begin one. So the log is not read for more than half of the time.
+const AGAIN_AFTER: Nanos = 100_000_000;
 
 /// Where the shared log is in the node's directory `dir`.
 pub(crate) fn path(dir: &Path) -> PathBuf {
@@ -104,15 +108,21 @@ pub(crate) struct NodeLog {
     sync: SyncMode,
     cap_bytes: u64,
     opened: OnceLock<(SharedLog, Arc<Anchor>)>,
-    /// Why the log cannot be opened. Damage stays for as long as the directory is locked, so the log is not read again.
-    damage: OnceLock<Error>,
     /// The task that looks after the log, from when the log is used: a node without such tenants has nothing to look
     /// after.
     watch: Mutex<Option<BoxFuture<()>>>,
-    /// One opens it at a time.
-    opening: AsyncMutex<()>,
+    clock: Arc<dyn Clock>,
+    /// One opens it at a time. Why the last one could not, if it could not.
+    opening: AsyncMutex<Option<Failure>>,
     /// Nobody else may have the directory while somebody may write to the log.
     _lock: Arc<dyn FsLock>,
+}
+
+/// Why the log could not be opened.
+struct Failure {
+    error: Error,
+    /// Nobody tries again before.
+    until: Nanos,
 }
 
 impl NodeLog {
@@ -123,10 +133,10 @@ impl NodeLog {
         (sync, cap_bytes): (SyncMode, u64),
         writers: Arc<LogWriters>,
         lock: Arc<dyn FsLock>,
+        clock: Arc<dyn Clock>,
     ) -> Arc<Self> {
-        let (opened, damage, watch, opening) =
-            (OnceLock::new(), OnceLock::new(), Mutex::default(), AsyncMutex::new(()));
-        Arc::new(Self { fs, writers, own: path(dir), sync, cap_bytes, opened, damage, watch, opening, _lock: lock })
+        let (own, opened, watch, opening) = (path(dir), OnceLock::new(), Mutex::default(), AsyncMutex::new(None));
+        Arc::new(Self { fs, writers, own, sync, cap_bytes, opened, watch, clock, opening, _lock: lock })
     }
 
     /// The accounts of the partitions that write to it.
@@ -172,26 +182,36 @@ impl NodeLog {
     /// an identity.
     ///
     /// # Errors
-    /// It is damaged; I/O.
+    /// It is damaged; I/O, also of an attempt that has just failed.
     pub async fn open(&self, members: &BTreeSet<u32>, chance: (u64, u64)) -> Result<SharedLog> {
-        let _turn = self.opening.lock().await;
+        let mut failure = self.opening.lock().await;
         if let Some(log) = self.get() {
             return Ok(log.clone());
         }
-        if let Some(damage) = self.damage.get() {
-            return Err(damage.clone());
+        let begin = self.clock.now();
+        if let Some(Failure { error, .. }) = failure.as_ref().filter(|failure| begin < failure.until) {
+            return Err(error.clone());
         }
-        let opened = self.open_now(members, chance).await.inspect_err(|error| {
-            if error.kind() == ErrorKind::Corruption {
-                tracing::error!(
-                    %error,
-                    "the shared log is damaged, and the tenants that share it are not served: stop the server and run \
-                     `weir repair`"
-                );
-                self.damage.get_or_init(|| error.clone());
-            }
-        })?;
+        let outcome = self.open_now(members, chance).await;
+        *failure = outcome.as_ref().err().map(|error| self.failure(error, begin));
+        let opened = outcome?;
         Ok(self.opened.get_or_init(|| opened).0.clone())
+    }
+
+    /// What is remembered of `error`, with which an attempt has failed that began at `begin`.
+    fn failure(&self, error: &Error, begin: Nanos) -> Failure {
+        let now = self.clock.now();
+        let mut until = now.saturating_add(AGAIN_AFTER.max(now - begin));
+        if error.kind() == ErrorKind::Corruption {
+            tracing::error!(
+                %error,
+                "the shared log is damaged, and the tenants that share it are not served: stop the server and run \
+                 `weir repair`"
+            );
+            // Damage stays for as long as the directory is locked.
+            until = Nanos::MAX;
+        }
+        Failure { error: error.clone(), until }
     }
 
     /// Whether any file of the log is on disk.
@@ -264,11 +284,15 @@ mod tests {
 
     use super::*;
 
-    async fn open(disk: &Arc<SimFs>, salt: u64) -> Result<Arc<NodeLog>> {
+    async fn closed(disk: &Arc<SimFs>, clock: Arc<dyn Clock>) -> Result<Arc<NodeLog>> {
         let (fs, dir) = (Arc::clone(disk) as Arc<dyn Fs>, Path::new("/node"));
         layout::create_dir(&fs, dir).await?;
         let lock = Arc::from(fs.lock(&dir.join("LOCK")).await?);
-        let log = NodeLog::new(fs, dir, (SyncMode::Interval, 128 << 10), Arc::default(), lock);
+        Ok(NodeLog::new(fs, dir, (SyncMode::Interval, 128 << 10), Arc::default(), lock, clock))
+    }
+
+    async fn open(disk: &Arc<SimFs>, clock: Arc<dyn Clock>, salt: u64) -> Result<Arc<NodeLog>> {
+        let log = closed(disk, clock).await?;
         log.open(&BTreeSet::from([7]), (salt, 1)).await?;
         Ok(log)
     }
@@ -288,7 +312,7 @@ mod tests {
             let (device, none) = (DeviceSpec::instant(), FaultPlan::none());
             let disk = SimFs::from_image(&DiskImage::new(), sim.clock(), device, none.clone(), Rng::new(seed));
             let last = sim.block_on(async {
-                let log = open(&disk, 1).await.expect("a fresh disk");
+                let log = open(&disk, sim.clock(), 1).await.expect("a fresh disk");
                 let member = member(&log, 0).await.expect("a fresh disk");
                 for _ in 0..200 {
                     let index = member.append(&[1; 1_000]).expect("nothing fails yet");
@@ -301,15 +325,44 @@ mod tests {
                 member.last()
             });
             sim.block_on(async {
-                let log = open(&disk, 2).await.expect("it is whole");
+                let log = open(&disk, sim.clock(), 2).await.expect("it is whole");
                 member(&log, last).await.expect("it is whole");
             });
             let image = disk.crash_keeping(Keep::None, &mut Rng::new(seed));
             let disk = SimFs::from_image(&image, sim.clock(), device, none, Rng::new(seed));
             sim.block_on(async {
-                let log = open(&disk, 3).await.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+                let log = open(&disk, sim.clock(), 3).await.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
                 member(&log, last).await.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
             });
         }
+    }
+
+    #[test]
+    fn a_log_that_cannot_be_read_is_not_read_for_every_request() {
+        let sim = Sim::new(1);
+        let disk = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), Rng::new(1));
+        sim.block_on(async {
+            let log = open(&disk, sim.clock(), 1).await.expect("a fresh disk");
+            let member = member(&log, 0).await.expect("a fresh disk");
+            let index = member.append(&[1; 1_000]).expect("no faults");
+            member.commit(index).await.expect("no faults");
+            log.close().await.expect("no faults");
+        });
+        let log = sim.block_on(closed(&disk, sim.clock())).expect("it is unlocked");
+        let reads = || disk.counters().total(OpKind::Read).ops;
+        let ask = || sim.block_on(log.open(&BTreeSet::from([7]), (2, 1)));
+        disk.set_faults(FaultPlan::none().chance(OpKind::Read, Fault::Error, 1.0));
+        let mut attempts = 0;
+        let begin = sim.now();
+        for ms in 0..1000 {
+            sim.run_until(begin + ms * 1_000_000);
+            let before = reads();
+            assert!(ask().is_err());
+            attempts += u64::from(reads() > before);
+        }
+        assert!((2..=10).contains(&attempts), "{attempts} attempts in a second");
+        disk.set_faults(FaultPlan::none());
+        sim.run_until(begin + 1_100_000_000);
+        assert!(ask().is_ok());
     }
 }
