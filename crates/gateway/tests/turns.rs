@@ -27,9 +27,9 @@ pub(crate) fn fill(client: &mut Client) {
 /// After this many round trips of a bystander, a server of one thread has read all that another client has sent.
 pub(crate) const ROUNDS: usize = 300;
 
-/// What `ask` says of each time that a bystander was served between the last byte of `request` and its reply. One thread
-/// acts as both clients, so that nothing is counted while a client waits for a processor. The reply is short, and most of
-/// the request was read before, so that neither takes turns.
+/// What `ask` says of each time that a bystander was served between the last byte of `request` and its reply. One
+/// thread acts as both clients, so that nothing is counted while a client waits for a processor. The reply is short,
+/// and most of the request was read before, so that neither takes turns.
 fn seen_beside<T>(
     weir: &Running,
     client: &mut Client,

@@ -68,8 +68,9 @@ pub struct Tally {
     pub source: AtomicU64,
     /// How often the transfer began anew.
     pub restarts: AtomicU64,
-    /// The last moment, in milliseconds since 1970, up to which the target is known to have all that the source did. At
-    /// first, if a source is followed, it is when the import began: the snapshot has all from before. 0 = there is none.
+    /// The last moment, in milliseconds since 1970, up to which the target is known to have all that the source did.
+    /// At first, if a source is followed, it is when the import began: the snapshot has all from before. 0 = there is
+    /// none.
     pub in_step_ms: AtomicU64,
     refused: AtomicU64,
     kept: Mutex<Kept>,
