@@ -63,7 +63,7 @@ fn the_sum_of_the_bill_is_what_metrics_say_and_outlives_the_server() {
     let (fine, said) = server.try_weir(&["bill", "--to", "0"]);
     assert!(fine && !said.contains("default"), "{said}");
     let (fine, said) = server.try_weir(&["bill", "nosuch"]);
-    assert!(!fine && said.contains("there is no tenant of that name"), "{said}");
+    assert!(!fine && said.contains("there is no tenant `nosuch`"), "{said}");
     let (fine, said) = server.try_weir(&["bill", "default", "--to", "0"]);
     assert!(fine && said.lines().count() == 1, "{said}");
 }
