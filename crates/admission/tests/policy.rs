@@ -15,7 +15,7 @@ mod fluid;
 mod script;
 
 use weir_admission::Limits;
-use weir_admission::policy::{Ingredient, Policy, Profile};
+use weir_admission::policy::{Ingredient, PartitionKnobs, Policy, Profile};
 
 #[test]
 fn every_profile_says_what_its_fixture_says() {
@@ -28,6 +28,23 @@ fn every_profile_says_what_its_fixture_says() {
 #[test]
 fn the_valves_of_weir_open_when_they_should() {
     compare("weir-valves", &script::play(Profile::Weir, include_str!("fixtures/valves.txt")));
+}
+
+/// C-1: what was bought decides about gates alone. The guard goes by how full a tree is.
+#[test]
+fn tenants_without_limits_are_slowed_like_those_with_limits() {
+    let decided = |script: &str| -> Vec<String> {
+        let but_for_gates = |knobs: &PartitionKnobs| {
+            let (foreground, weight, borrows) = (Limits::UNLIMITED, None, false);
+            format!("{:?}", PartitionKnobs { foreground, weight, borrows, ..*knobs })
+        };
+        let said = script::play_as(Profile::Weir, script, but_for_gates);
+        said.lines().filter(|line| line.contains(" -> ")).map(str::to_owned).collect()
+    };
+    let limited = include_str!("fixtures/valves.txt");
+    let unlimited = limited.replace(" ingest=", " sold=0 ingest=");
+    assert!(decided(&unlimited).iter().any(|knobs| knobs.contains("write_rate: Some")), "nobody is slowed");
+    assert_eq!(decided(&unlimited), decided(limited));
 }
 
 #[test]

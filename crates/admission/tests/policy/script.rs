@@ -96,6 +96,7 @@ fn memory(line: &str) -> MemoryFacts {
 
 fn partition(index: usize, line: &str, (bytes, drains): &mut (Bytes, u64)) -> PartitionSample {
     let (mut tree, mut jobs, mut p99) = (tree(), JobFacts::default(), None);
+    let mut units = 3000;
     for (key, number) in numbers(line) {
         let mega = (number * 1e6) as u64;
         match key {
@@ -113,13 +114,14 @@ fn partition(index: usize, line: &str, (bytes, drains): &mut (Bytes, u64)) -> Pa
             "merging" => jobs.merging = number as u64,
             "sealed" => tree.sealed = number as u64,
             "p99" => p99 = Some(number as u64 * 1000),
+            "sold" => units = number as u64,
             _ => panic!("no such word: {key}"),
         }
     }
     PartitionSample {
         ops: weir_admission::policy::Operations::default(),
         owner: Owner { tenant: index as u32 + 1, partition: index as u32 + 1 },
-        capacity: Capacity { rcu: 3000, wcu: 3000 },
+        capacity: Capacity { rcu: units, wcu: units },
         partitions: 1,
         bytes: *bytes,
         tree,

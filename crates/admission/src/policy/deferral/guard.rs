@@ -2,7 +2,8 @@
 //! stopped.
 //!
 //! The guard stays shut while the write buffers are less than 80 % full and level 0 is two runs or more from the
-//! threshold. Every write that it delays counts as not normally served.
+//! threshold. Every write that it delays counts as not normally served. It does not ask what a tenant bought: tenants
+//! with and without limits are slowed alike.
 
 use super::feedback::{HIGH, LOW, at_least, factor};
 

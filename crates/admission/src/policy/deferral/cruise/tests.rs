@@ -106,6 +106,18 @@ fn a_long_level_0_counts_by_its_runs_or_by_their_bytes() {
 }
 
 #[test]
+fn three_runs_of_twelve_memtables_hold_writes_at_what_can_be_kept_up() {
+    // So beside a policy that lets memtables gather, this law would slow writes almost at once.
+    let device = Limits::bytes(DEVICE as u64);
+    let of = |memtables: u64| {
+        let sample = partition(1, 3, 0);
+        let tree = TreeFacts { l0_bytes: 3 * memtables * sample.tree.memtable_bytes, ..sample.tree };
+        rates(Law::Adaptive, device, 5, &[PartitionSample { tree, ..sample }], &[LOAD])[0]
+    };
+    assert_eq!([of(1), of(12)], [None, Some(5_555_555)]);
+}
+
+#[test]
 fn there_are_twelve_write_buffers_and_no_limit_at_first() {
     let device = Limits::bytes(DEVICE as u64);
     for law in [Law::Adaptive, Law::Fixed, Law::Published] {
