@@ -5,8 +5,8 @@
 //! partitions: rates in MB/s, sizes of the tree in MB. Lines with `->` are what the profile decided at the last of
 //! these samples. `WEIR_BLESS=1 cargo test -p weir-admission --test admission policy::` writes them anew. Every profile
 //! plays `shortage.txt`. The valves that only `weir` has open in `valves.txt`. `level-1.txt` shows what `weir` does
-//! about a large level 1, and `slowed.txt` what it does about writes that a tree slows. `fits.txt` is there for what
-//! none of these show.
+//! about a large level 1, and `slowed.txt` what it does about writes that a tree slows. `peak.txt` is a peak of
+//! clients, and `fits.txt` is there for what none of these show.
 #![allow(clippy::disallowed_methods, reason = "fixtures are files of the source tree")]
 
 #[path = "policy/fluid.rs"]
@@ -58,6 +58,23 @@ fn level_0_is_merged_within_where_its_length_slows_writes() {
     compare("weir-slowed", &script::play(Profile::Weir, include_str!("fixtures/slowed.txt")));
 }
 
+/// C-4: a compaction runs if neither the load of clients nor that of the node forbids it.
+#[test]
+fn weir_with_pauses_pauses_in_a_peak_of_clients_and_defers_as_before() {
+    let pauses = Profile::Varied(Ingredient::Pauses);
+    let said = |profile: Profile| {
+        let words = |knobs: &PartitionKnobs| format!("{} ({})", knobs.stage.name(), knobs.scope.name());
+        let said = script::play_as(profile, include_str!("fixtures/peak.txt"), words);
+        said.lines().filter_map(|line| line.split_once(" -> ")).map(|(_, said)| said.to_owned()).collect::<Vec<_>>()
+    };
+    let (runs, is_paused) = ("normal (all)", "stage1 (l0-to-l1)");
+    assert_eq!(said(Profile::Weir), [runs; 5]);
+    assert_eq!(said(pauses), [runs, runs, is_paused, is_paused, runs]);
+    // Clients have no peak here, but the node is short.
+    let shortage = include_str!("fixtures/shortage.txt");
+    assert_eq!(script::play(pauses, shortage), script::play(Profile::Weir, shortage));
+}
+
 fn compare(fixture: &str, said: &str) {
     let path = format!("{}/tests/fixtures/{fixture}.txt", env!("CARGO_MANIFEST_DIR"));
     if std::env::var_os("WEIR_BLESS").is_some() {
@@ -91,6 +108,7 @@ fn weir_is_another_without_any_of_its_ingredients() {
         include_str!("fixtures/valves.txt"),
         include_str!("fixtures/level-1.txt"),
         include_str!("fixtures/fits.txt"),
+        include_str!("fixtures/peak.txt"),
     ];
     let said = |profile: Profile| {
         let tree = (profile.gathers_l0(), profile.slows_at_last_buffer(), profile.keeps_upper_levels());

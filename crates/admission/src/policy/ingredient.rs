@@ -49,13 +49,16 @@ pub enum Ingredient {
     GivingWay,
     /// Not in `weir`: a compaction that relieves level 0 takes the slot of a deeper one that runs (SI-8).
     Preemption,
+    /// Not in `weir`: while clients need most of the device, deeper compactions pause (SI-12), whatever the node's load
+    /// is (C-4).
+    Pauses,
     /// Not in `weir`: write memory and block cache are shared within a delay (`docs/policy/fairdb.md`).
     Delta,
 }
 
 impl Ingredient {
     /// Every ingredient.
-    pub const ALL: [Ingredient; 22] = [
+    pub const ALL: [Ingredient; 23] = [
         Ingredient::Deferral,
         Ingredient::StageOne,
         Ingredient::StageTwo,
@@ -77,6 +80,7 @@ impl Ingredient {
         Ingredient::Cache,
         Ingredient::GivingWay,
         Ingredient::Preemption,
+        Ingredient::Pauses,
         Ingredient::Delta,
     ];
 
@@ -104,6 +108,7 @@ impl Ingredient {
             Ingredient::Cache => "weir-without-cache",
             Ingredient::GivingWay => "weir-without-giving-way",
             Ingredient::Preemption => "weir+preemption",
+            Ingredient::Pauses => "weir+pauses",
             Ingredient::Delta => "weir+delta",
         }
     }

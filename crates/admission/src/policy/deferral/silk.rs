@@ -31,6 +31,13 @@ pub struct Pauses {
 }
 
 impl Pauses {
+    /// Takes in a sample, and gives the reason for the pause while there is one.
+    pub fn reason(&mut self, sample: &Sample, loads: &[Load]) -> Option<Reason> {
+        let share = Front::of(loads).share(&sample.device, 0.0);
+        self.observe(share, sample.now);
+        self.is_paused.then_some(Reason::Peak((share * 100.0) as u64))
+    }
+
     /// Takes in that clients need `share` of the device at `now`.
     fn observe(&mut self, share: f64, now: Nanos) {
         let enough = if self.is_paused { RESUME } else { PAUSE };
@@ -48,11 +55,9 @@ impl DeferralPolicy for Pauses {
     }
 
     fn decide(&mut self, sample: &Sample, loads: &[Load], knobs: &mut Knobs) {
-        let share = Front::of(loads).share(&sample.device, 0.0);
-        self.observe(share, sample.now);
-        if self.is_paused {
+        if let Some(why) = self.reason(sample, loads) {
             for knob in &mut knobs.partitions {
-                let (stage, why) = (Stage::One, Reason::Peak((share * 100.0) as u64));
+                let stage = Stage::One;
                 *knob = PartitionKnobs { stage, scope: stage.scope(), why, ..*knob };
             }
         }

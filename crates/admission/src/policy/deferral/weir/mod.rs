@@ -31,7 +31,7 @@ use self::memory::merges_are_kept;
 use self::partition::PartitionState;
 use self::patience::Patience;
 use self::rest::{PutOff, Rest};
-use super::{DeferralPolicy, ENTER, Pressure, Ramp, STAGE_TWO_PERCENT, demand, nanos};
+use super::{DeferralPolicy, ENTER, Pauses, Pressure, Ramp, STAGE_TWO_PERCENT, demand, nanos};
 use crate::limits::{Direction, Limits, Rates};
 use crate::policy::device::Front;
 use crate::policy::forecast::{Course, Tokens, bytes_per_run, left, seconds_to_stall, tokens};
@@ -62,7 +62,9 @@ const NO_LONGER_WORTH: f64 = WORTH / 2.0;
 /// The deferral policy of the profile `weir`.
 pub struct Weir {
     migration: Nanos,
-    without: Option<Ingredient>,
+    varied: Option<Ingredient>,
+    /// The pauses in peaks of clients, if it has them.
+    pauses: Option<Pauses>,
     hysteresis: Hysteresis,
     ramp: Ramp,
     rest: Rest,
@@ -175,18 +177,20 @@ impl Look<'_> {
 }
 
 impl Weir {
-    /// The policy of a node from which a partition can be moved within `migration` nanoseconds. `without` names an
-    /// ingredient that the policy is to go without.
-    pub fn new(migration: Nanos, without: Option<Ingredient>) -> Self {
+    /// The policy of a node from which a partition can be moved within `migration` nanoseconds. `varied` names an
+    /// ingredient that the policy is to go without, or to have where `weir` does not.
+    pub fn new(migration: Nanos, varied: Option<Ingredient>) -> Self {
+        let pauses = (varied == Some(Ingredient::Pauses)).then(Pauses::default);
         let (hysteresis, ramp) = (Hysteresis::default(), Ramp::default());
         let (rest, patience) = (Rest::default(), Patience::default());
         let partitions = BTreeMap::new();
         let flush_order = FlushOrder::default();
-        Self { migration, without, hysteresis, ramp, rest, patience, flush_order, drained_at: 0, partitions }
+        Self { migration, varied, pauses, hysteresis, ramp, rest, patience, flush_order, drained_at: 0, partitions }
     }
 
+    /// Whether the policy has `ingredient`, one that `weir` has.
     fn has(&self, ingredient: Ingredient) -> bool {
-        self.without != Some(ingredient)
+        self.varied != Some(ingredient)
     }
 
     fn stage(&self, look: &Look<'_>) -> Stage {
@@ -387,6 +391,7 @@ impl DeferralPolicy for Weir {
         }
         let front = Front::of(loads);
         let share_of = |background: f64| front.share(&sample.device, background);
+        let peak = self.pauses.as_mut().and_then(|pauses| pauses.reason(sample, loads));
         let used = share_of(loads.iter().map(|load| load.background).sum());
         self.patience.step(used);
         if short.is_some() {
@@ -448,13 +453,17 @@ impl DeferralPolicy for Weir {
             if state.stage == Stage::One && (is_let_go || !self.has(Ingredient::StageOne)) {
                 knob.scope = Scope::All;
             }
+            // C-4: a compaction runs if neither rule forbids it.
+            if let (Scope::All, Some(why)) = (knob.scope, peak) {
+                (knob.stage, knob.scope, knob.why) = (Stage::One, Stage::One.scope(), why);
+            }
             let is_patient = state.stage == Stage::Two && self.has(Ingredient::Patience);
             knob.intra_l0_from = if is_patient { self.patience.runs(longest) } else { 0 };
             if self.has(Ingredient::MergeSize) {
                 knob.intra_l0_bytes = look.merge_bytes();
             }
             (knob.flush_gather, knob.write_buffers) = (look.gathering.memtables, look.gathering.buffers);
-            let stall_in = look.stall_in(state.stage);
+            let stall_in = look.stall_in(knob.stage);
             knob.time_to_stall = stall_in.map(nanos);
             knob.flush_may_rush = self.has(Ingredient::Rush);
             knob.warm = kept;
@@ -482,6 +491,7 @@ impl DeferralPolicy for Weir {
     }
 
     fn is_atypical(&self, owner: Owner) -> bool {
-        self.partitions.get(&owner).is_some_and(|state| state.stage != Stage::Normal)
+        self.pauses.as_ref().is_some_and(|pauses| pauses.is_atypical(owner))
+            || self.partitions.get(&owner).is_some_and(|state| state.stage != Stage::Normal)
     }
 }
