@@ -241,6 +241,14 @@ mod tests {
     }
 
     #[test]
+    fn a_backup_is_either_made_or_verified() {
+        for words in ["backup --verify here --to there", "backup shop --verify here"] {
+            let (kind, said) = refused(&format!("weir {words}"));
+            assert!(kind == ErrorKind::ArgumentConflict && said.contains("--verify"), "{words}: {said}");
+        }
+    }
+
+    #[test]
     fn a_sample_of_nothing_is_refused() {
         let (kind, said) = refused("weir import redis://host --to shop --verify --sample 0");
         assert_eq!(kind, ErrorKind::ValueValidation, "{said}");

@@ -21,7 +21,7 @@ pub struct Backup {
     #[arg(required_unless_present = "verify", requires = "to", conflicts_with = "verify")]
     tenant: Option<String>,
     /// A directory on the server's machine, new or empty
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with = "verify")]
     to: Option<PathBuf>,
     /// Read a backup and verify every checksum in it; needs no server
     #[arg(long, value_name = "DIR")]
