@@ -210,6 +210,13 @@ impl Command {
         self.flags.first() == Some(&"write") || self.writes_behind
     }
 
+    /// Whether the command is refused where its tenant may store no more. With a container it is up to the subcommand.
+    pub fn needs_room(&self, args: Args<'_>) -> bool {
+        let needs_room = |flags: &[&str]| flags.contains(&"denyoom");
+        let subcommand = args.get(1).filter(|_| self.is_container).and_then(|name| subcommands::find(self.name, name));
+        needs_room(self.flags) || subcommand.is_some_and(|subcommand| needs_room(subcommand.flags))
+    }
+
     /// Whether the command changes only what groups of consumers know of their stream. As in Redis, that is no change
     /// of the stream for those who watch it or keep its value.
     #[inline]

@@ -286,7 +286,14 @@ fn s15_a_full_tenant_may_read_and_delete() {
     for fine in ["GET key-1", "DEL key-2", "EXPIRE key-3 100", "DBSIZE", "PING"] {
         assert!(!client.say(fine).starts_with('-'), "{fine}");
     }
-    for refused in ["APPEND key-1 x", "INCR n", "MSET a{t} 1 b{t} 2", "SETRANGE key-1 5 x", "COPY a{t} b{t}"] {
+    for refused in [
+        "APPEND key-1 x",
+        "INCR n",
+        "MSET a{t} 1 b{t} 2",
+        "SETRANGE key-1 5 x",
+        "COPY a{t} b{t}",
+        "XGROUP CREATE s g $ MKSTREAM",
+    ] {
         assert!(client.say(refused).starts_with("-OOM "), "{refused}");
     }
     let script = client.ask(&["EVAL", "return redis.call('set', KEYS[1], 'x')", "1", "key-1"]);

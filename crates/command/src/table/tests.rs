@@ -46,6 +46,22 @@ fn s4_what_may_be_a_secret_is_known_by_its_row() {
 }
 
 #[test]
+fn what_needs_room_is_known_by_the_command_or_its_subcommand() {
+    for (line, needs_room) in [
+        ("SET k v", true),
+        ("DEL k", false),
+        ("XGROUP CREATE s g $", true),
+        ("xgroup createconsumer s g c", true),
+        ("XGROUP DESTROY s g", false),
+        ("XGROUP CREATED s g", false),
+        ("XGROUP", false),
+    ] {
+        let (command, request) = request(line);
+        assert_eq!(command.needs_room(request.args()), needs_room, "{line}");
+    }
+}
+
+#[test]
 fn what_is_done_to_keys_depends_on_their_place_and_on_options() {
     for (line, position, words) in [
         ("GET k", 0, &["RO", "access"][..]),

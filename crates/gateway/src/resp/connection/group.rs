@@ -153,7 +153,7 @@ impl<S: Store> Connection<S> {
             && check_options(command, args.len()).is_ok()
             && !command.reaches(args, LONG_BYTES)
             && self.session.surely_may(command, args)
-            && (store.disk_limit_reached().is_none() || !command.flags.contains(&"denyoom"))
+            && (store.disk_limit_reached().is_none() || !command.needs_room(args))
     }
 
     /// Whether reads may go along with the writes in front of them: nobody has to be told what they read, and they are

@@ -471,7 +471,7 @@ impl<S: Store> Connection<S> {
             return Err(CROSS_SLOT);
         }
         let is_full = self.session.store().ok().and_then(Store::disk_limit_reached).is_some();
-        if is_full && command.flags.contains(&"denyoom") {
+        if is_full && command.needs_room(args) {
             self.wait_for_disk().await?;
         }
         if self.queues(command) {

@@ -401,7 +401,7 @@ impl Scripted {
         if terms.writes_nothing && command.is_replicated() {
             return Err(Error::new("ERR Write commands are not allowed from read-only scripts."));
         }
-        if let Some(max) = terms.full_at.filter(|_| command.flags.contains(&"denyoom")) {
+        if let Some(max) = terms.full_at.filter(|_| command.needs_room(args)) {
             return Err(Error::disk_full(max));
         }
         Ok(())
