@@ -23,6 +23,7 @@ const CLAIMED_BYTES_MAX: usize = 16 << 20;
 const CLAIM_COUNT_MAX: u64 = i64::MAX as u64 / 16;
 
 const TOO_MUCH: Error = Error::new("ERR these entries have more than 16 MB together: claim less at a time");
+const TOO_MANY: Error = Error::new("ERR XCLAIM takes at most 10000 entries at a time");
 
 /// A claim: who claims, and what.
 struct Claim<'a> {
@@ -156,6 +157,9 @@ pub async fn xclaim(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let idle_min_ms = idle_min(args.at(4), "XCLAIM")?;
     // The ids end at the first word that is no id.
     let ids: Vec<EntryId> = args.iter_from(5).map_while(|word| stream_ids::exact(word, 0).ok()).collect();
+    if ids.len() as u64 > CLAIMED_MAX {
+        return Err(TOO_MANY);
+    }
     let now_ms = cx.clock_ms();
     let options = Options::parse(args, 5 + ids.len(), now_ms)?;
     let claim = Claim {

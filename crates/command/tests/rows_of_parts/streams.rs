@@ -319,3 +319,15 @@ fn an_entry_with_one_very_long_value_is_delivered_and_claimed() {
         assert!(answer[front.len()..] == entry, "{line}");
     }
 }
+
+#[test]
+fn no_more_entries_are_claimed_at_once_than_the_page_says() {
+    let mut store = Store::default();
+    store.ask("XADD x 1-1 f v");
+    store.ask("XGROUP CREATE x g 0");
+    store.ask("XREADGROUP GROUP g c STREAMS x >");
+    let claim = |ids: usize| format!("XCLAIM x g d 0 1-1{} JUSTID", " 2-1".repeat(ids - 1));
+    assert!(store.ask(&claim(10_001)).starts_with("-ERR XCLAIM takes at most 10000 entries"));
+    assert!(store.ask("XPENDING x g").contains("\r\nc\r\n"), "nothing was claimed");
+    assert_eq!(store.ask(&claim(10_000)), "*1\r\n$3\r\n1-1\r\n");
+}
