@@ -285,23 +285,30 @@ fn long_question() -> Vec<u8> {
 #[test]
 fn a_write_that_fails_when_a_part_of_its_reply_has_left_ends_the_connection() {
     let weir = Running::start(settings());
-    let mut client = weir.connect();
-    weir.store.fail_commits.store(true, Ordering::Relaxed);
-    let requests = [
-        encode(&["MULTI"]),
-        encode(&["GET", "a"]),
-        long_question(),
-        encode(&["SET", "b", "1"]),
-        encode(&["EXEC"]),
-        encode(&["ECHO", "behind"]),
-    ];
-    client.send(&requests.concat());
-    let told = client.rest();
-    let text = String::from_utf8_lossy(&told);
-    assert!(text.starts_with("+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*3\r\n$-1\r\n*4000\r\n"), "{}", &text[..200]);
-    assert!(!text.contains("MISCONF") && !text.contains("behind"), "{}", &text[text.len() - 200..]);
-    weir.store.fail_commits.store(false, Ordering::Relaxed);
-    assert_eq!(weir.connect().say("EXISTS b"), ":1\r\n", "it was run to its end");
+    let mut listener = weir.connect();
+    for number in 0..100 {
+        listener.ask(&["SUBSCRIBE", &format!("{number}{}", "x".repeat(5_000))]);
+    }
+    for (question, elements) in [(long_question(), 4000), (encode(&["PUBSUB", "CHANNELS"]), 100)] {
+        let mut client = weir.connect();
+        weir.store.fail_commits.store(true, Ordering::Relaxed);
+        let requests = [
+            encode(&["MULTI"]),
+            encode(&["GET", "a"]),
+            question,
+            encode(&["SET", "b", "1"]),
+            encode(&["EXEC"]),
+            encode(&["ECHO", "behind"]),
+        ];
+        client.send(&requests.concat());
+        let told = client.rest();
+        let text = String::from_utf8_lossy(&told);
+        let front = format!("+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*3\r\n$-1\r\n*{elements}\r\n");
+        assert!(text.starts_with(&front), "{}", &text[..text.len().min(200)]);
+        assert!(!text.contains("MISCONF") && !text.contains("behind"), "{}", &text[text.len() - 200..]);
+        weir.store.fail_commits.store(false, Ordering::Relaxed);
+        assert_eq!(weir.connect().say("DEL b"), ":1\r\n", "it was run to its end");
+    }
 }
 
 /// The client goes when a part of the answer to its `EXEC` was sent, with a value that was kept separately. The queued

@@ -24,6 +24,8 @@ pub(crate) struct Published {
     pub(crate) receivers: u64,
     /// The addresses of connections that were cut because they do not take what is sent to them.
     pub(crate) cut: Vec<IpAddr>,
+    /// How many mailboxes were looked at since other connections were served.
+    in_turn: usize,
 }
 
 fn encode(out: &mut Vec<u8>, element: &[u8]) {
@@ -134,10 +136,15 @@ impl PubSub {
                 }
             }
             wakers.drain(..).for_each(Waker::wake);
+            // Few may listen to each of many patterns.
+            published.in_turn += count.max(1);
+            if published.in_turn >= TURN_KEYS {
+                yields.now().await;
+                published.in_turn = 0;
+            }
             if count < TURN_KEYS {
                 return;
             }
-            yields.now().await;
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 
 use weir_io::real::block_on;
 
@@ -114,6 +114,22 @@ fn all_see_messages_in_one_order_whoever_sends_them() {
     assert!(!overtakes);
     assert_eq!([block_on(first).receivers, block_on(second).receivers], [2500; 2]);
     assert!(listeners.iter().all(|listener| listener.take() == ["message news first", "message news second"]));
+}
+
+#[test]
+fn s14_a_message_to_many_patterns_is_sent_in_turns() {
+    let pubsub = Arc::<PubSub>::default();
+    let mut listener = Listener::new(&pubsub, 1);
+    (0..2500).for_each(|number| listener.listen(Kind::Pattern, format!("[n{number}]*").as_bytes()));
+    let mut sending = pin!(pubsub.publish(Kind::Channel, b"news", b"x", 0, Yield::PLAIN));
+    let (mut cx, mut turns) = (Context::from_waker(Waker::noop()), 0);
+    let published = loop {
+        match sending.as_mut().poll(&mut cx) {
+            Poll::Ready(published) => break published,
+            Poll::Pending => turns += 1,
+        }
+    };
+    assert_eq!((published.receivers, turns), (2500, 2));
 }
 
 #[test]

@@ -147,7 +147,11 @@ pub(in crate::resp) async fn pubsub<S: Store>(session: &mut Session<S>, args: Ar
             let pattern = args.get(2).map(glob::checked).transpose()?;
             let channels = account.pubsub.channels(kind, pattern, YIELD).await;
             session.outbox.replies.array(channels.len());
-            channels.iter().for_each(|channel| session.outbox.replies.bulk(channel));
+            for (index, channel) in channels.iter().enumerate() {
+                end_turn(index).await;
+                session.outbox.replies.bulk(channel);
+                session.outbox.flush_if_long().await?;
+            }
         }
         b"channels" | b"shardchannels" => return Err(Error::subcommand("pubsub", args.at(1))),
         subcommand @ (b"numsub" | b"shardnumsub") => {
