@@ -49,7 +49,7 @@ pub(crate) struct KeyEvents {
     /// Held while waiting events are sent.
     sending: tokio::sync::Mutex<()>,
     dropped: AtomicU64,
-    /// Whether a dropped event was a change, so that nobody knows which key was changed.
+    /// Whether a dropped event was a change, or everything may have changed: nobody knows which kept values are true.
     has_lost_changes: AtomicBool,
 }
 
@@ -100,8 +100,7 @@ impl KeyEvents {
     pub(crate) fn all_changed(&self) {
         if self.is_tracked.load(Ordering::SeqCst) {
             self.has_lost_changes.store(true, Ordering::Relaxed);
-            // Whoever sends events next sends that, too.
-            self.tell(vec![KeyEvent { class: Classes::CHANGED, name: "", database: 0, key: Box::default(), by: 0 }]);
+            self.unsent.notify_one();
         }
     }
 
@@ -131,10 +130,10 @@ impl KeyEvents {
         self.wanted.store(self.notified().in_use().and(tracked).bits(), Ordering::SeqCst);
     }
 
-    /// Whether events wait to be sent.
+    /// Whether events wait to be sent, or it is to be told that some are lost.
     #[inline]
     pub(crate) fn are_waiting(&self) -> bool {
-        self.count.load(Ordering::Relaxed) > 0
+        self.count.load(Ordering::Relaxed) > 0 || self.has_lost_changes.load(Ordering::Relaxed)
     }
 
     /// Takes the next waiting event, to send it.
@@ -162,9 +161,9 @@ impl KeyEvents {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Whether a change was among the events dropped since the last call. Then nobody knows which kept values are still
-    /// true.
-    fn has_lost_changes(&self) -> bool {
+    /// Whether a change was among the events dropped since the last call, or everything may have changed. Then nobody
+    /// knows which kept values are still true.
+    fn take_lost_changes(&self) -> bool {
         self.has_lost_changes.swap(false, Ordering::Relaxed)
     }
 
@@ -238,12 +237,12 @@ mod tests {
         assert_eq!(keys.collect::<Vec<u8>>(), b"abc");
         let long = event(&vec![b'x'; WAITING_BYTES_MAX / 2]);
         events.tell(vec![long.clone(), long, event(b"short")]);
-        assert_eq!((events.dropped(), events.has_lost_changes()), (1, false), "the second of the long ones");
+        assert_eq!((events.dropped(), events.take_lost_changes()), (1, false), "the second of the long ones");
         assert_eq!(std::iter::from_fn(|| next(&events)).count(), 2);
         assert_eq!(events.waiting.lock().bytes, 0);
         let change = KeyEvent { class: Classes::CHANGED, ..event(&vec![b'x'; WAITING_BYTES_MAX]) };
         events.tell(vec![change]);
-        assert_eq!((events.has_lost_changes(), events.has_lost_changes()), (true, false));
+        assert_eq!((events.take_lost_changes(), events.take_lost_changes()), (true, false));
     }
 
     #[test]

@@ -4,7 +4,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-use weir_command::TURN_KEYS;
 use weir_command::events::Witness;
 use weir_io::real::block_on;
 
@@ -42,6 +41,63 @@ fn clients_in_broadcast_mode_are_told_although_the_sender_is_killed() {
         }
         assert!(tracking.broadcast().next().is_none(), "nothing of the {count} changes is left to tell");
     }
+}
+
+/// What the mailbox holds, a text for each message.
+fn taken(mailbox: &Mailbox) -> Vec<String> {
+    let mut texts = Vec::new();
+    mailbox.take(usize::MAX, |push| texts.push(String::from_utf8_lossy(&push.rest).into_owned()));
+    texts
+}
+
+/// A connection in broadcast mode, `1`, with its mailbox.
+fn broadcast_to(pubsub: &Arc<PubSub>, tracking: &Tracking) -> (Subscriptions, Arc<Mailbox>) {
+    assert!(tracking.enable(1, Mode { broadcast: true, ..Mode::default() }, None, &[]));
+    listener(pubsub, 1, b"news")
+}
+
+#[test]
+fn s14_many_changes_are_broadcast_a_turn_at_a_time() {
+    let (events, pubsub, tracking) = (KeyEvents::default(), Arc::<PubSub>::default(), Tracking::default());
+    let (_listens, mailbox) = broadcast_to(&pubsub, &tracking);
+    let keys = 2 * TURN_KEYS + TURN_EVENTS;
+    events.tell((0..keys).map(|number| event(Classes::CHANGED, "", &number.to_string())).collect());
+    block_on(send_waiting(&events, (&pubsub, &tracking), 0, Yield::PLAIN));
+    let messages = taken(&mailbox);
+    let counts: Vec<&str> = messages.iter().filter_map(|text| text.split("\r\n").next()).collect();
+    assert_eq!(counts, ["*1000", "*1000", "*100"]);
+}
+
+#[test]
+fn s14_changes_of_keys_that_many_keep_are_told_in_turns() {
+    let (events, pubsub, tracking) = (KeyEvents::default(), PubSub::default(), Tracking::default());
+    for id in 1..=190 {
+        assert!(tracking.enable(id, Mode::default(), None, &[]));
+        (0..50).for_each(|key: u8| tracking.remember(id, [&[key][..]].into_iter()));
+    }
+    let change = |key: u8| KeyEvent { key: [key].into(), ..event(Classes::CHANGED, "", "") };
+    events.tell((0..50).map(change).collect());
+    let mut sending = pin!(send_waiting(&events, (&pubsub, &tracking), 0, Yield::PLAIN));
+    let (mut cx, mut turns) = (Context::from_waker(Waker::noop()), 0);
+    while sending.as_mut().poll(&mut cx).is_pending() {
+        turns += 1;
+    }
+    // Each event takes 200 messages, with its own share, and others are served between five and the next five.
+    assert_eq!(turns, 9);
+}
+
+#[test]
+fn that_everything_has_changed_is_told_and_no_key() {
+    let (events, pubsub, tracking) = (KeyEvents::default(), Arc::<PubSub>::default(), Tracking::default());
+    let (_listens, mailbox) = broadcast_to(&pubsub, &tracking);
+    events.all_changed();
+    assert!(!events.are_waiting(), "nobody keeps anything, as far as is known here");
+    events.track(&tracking);
+    events.all_changed();
+    assert!(events.are_waiting());
+    block_on(send_waiting(&events, (&pubsub, &tracking), 0, Yield::PLAIN));
+    assert_eq!(taken(&mailbox), ["_\r\n"]);
+    assert!(!events.are_waiting());
 }
 
 #[test]
