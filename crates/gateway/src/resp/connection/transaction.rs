@@ -13,7 +13,7 @@ use weir_command::bill::{Charge, OwnBill};
 use weir_command::error::{CROSS_SLOT, Error, Outcome};
 use weir_command::reply::Mark;
 use weir_command::table::Id;
-use weir_command::{Args, Command, TURN_KEYS, rows_of};
+use weir_command::{Args, Command, TURN_KEYS, end_turn, rows_of};
 use weir_io::Nanos;
 use weir_model::{Databases, slot};
 use weir_node::Unit;
@@ -44,9 +44,10 @@ enum Step<'q> {
 
 /// The queued commands in runs. The first run is one of rows, even if it is empty, so that one looks at the watched
 /// rows. All of them are about `database`, unless a command in front of them chooses another one when it is run.
-fn steps(queued: &[Queued], database: u8) -> Vec<Step<'_>> {
+async fn steps(queued: &[Queued], database: u8) -> Vec<Step<'_>> {
     let mut steps = vec![Step::Rows(Vec::new())];
-    for one in queued {
+    for (index, one) in queued.iter().enumerate() {
+        end_turn(YIELD, index).await;
         let args = one.request.args();
         if is_script(one.command)
             || one.command.is_of_rows && !rows_of(one.command, args, 0, Databases::AS_NAMED).is_empty()
@@ -110,7 +111,7 @@ impl<S: Store> Connection<S> {
         }
         self.submit().await;
         self.become_alone_for(&queue.commands).await?;
-        let steps = steps(&queue.commands, self.session.database());
+        let steps = steps(&queue.commands, self.session.database()).await;
         let members: Vec<Member<'_>> = steps.iter().flat_map(Step::members).copied().collect();
         // Before a command waits, the replies in front of it are written. So everything is paid for before anything is
         // answered, and before anything is run.
@@ -119,8 +120,16 @@ impl<S: Store> Connection<S> {
         let mut ran = 0;
         let outcome = self.exec_steps(&queue.commands, steps, &watched, &charges, &mut ran).await;
         // What was charged for commands that were not run is given back.
-        self.give_back(&members[ran..], charges.get(ran..).unwrap_or_default());
+        self.give_back_in_turns(&members[ran..], charges.get(ran..).unwrap_or_default()).await;
         outcome
+    }
+
+    /// Gives back what was paid for `members`, none of which was run.
+    async fn give_back_in_turns(&mut self, members: &[Member<'_>], charges: &[Charge]) {
+        for (members, charges) in members.chunks(TURN_KEYS).zip(charges.chunks(TURN_KEYS)) {
+            self.give_back(members, charges);
+            YIELD.now().await;
+        }
     }
 
     /// Pays for all of `members`, or for none of them. What they cost together is one demand, as if they were one
@@ -132,7 +141,8 @@ impl<S: Store> Connection<S> {
             return Ok(charges);
         }
         let (prices, mut all) = (self.prices(), None::<Demand<'_>>);
-        for Member { command, args, .. } in members {
+        for (index, Member { command, args, .. }) in members.iter().enumerate() {
+            end_turn(YIELD, index).await;
             let charge = Charge::of(command, *args, YIELD, prices.as_deref()).await;
             let own = Demand::of(command, *args, &charge);
             match &mut all {
@@ -172,9 +182,7 @@ impl<S: Store> Connection<S> {
         work.count(Module::Command, queued.len() as u64);
         work.count(Module::Word, queued.iter().map(|queued| queued.request.args().len() as u64).sum());
         for (index, mut step) in steps.into_iter().enumerate() {
-            if index % TURN_KEYS == TURN_KEYS - 1 {
-                YIELD.now().await;
-            }
+            end_turn(YIELD, index).await;
             // A `SELECT` in front of this step may have chosen a database, or may have been refused.
             step.choose(self.session.database());
             // A command in front of this step may have changed what is allowed.
@@ -196,7 +204,7 @@ impl<S: Store> Connection<S> {
                         // as well.
                         Err(error) => {
                             self.session.outbox.replies.rewind_elements(from, missing);
-                            self.refuse_rows(&members, charges, ran, &error);
+                            self.refuse_rows(&members, charges, ran, &error).await;
                         }
                     }
                 }
@@ -209,11 +217,13 @@ impl<S: Store> Connection<S> {
 
     /// Answers each of `members` with `error`, because none of them was run. Their charges, which come after those of
     /// the first `ran` commands, are given back.
-    fn refuse_rows(&mut self, members: &[Member<'_>], charges: &[Charge], ran: &mut usize, error: &Error) {
-        self.give_back(members, charges.get(*ran..*ran + members.len()).unwrap_or_default());
+    async fn refuse_rows(&mut self, members: &[Member<'_>], charges: &[Charge], ran: &mut usize, error: &Error) {
+        let own = charges.get(*ran..*ran + members.len()).unwrap_or_default();
+        self.give_back_in_turns(members, own).await;
         *ran += members.len();
         let now = self.server.clock.now();
-        for member in members {
+        for (index, member) in members.iter().enumerate() {
+            end_turn(YIELD, index).await;
             let replies = &mut self.session.outbox.replies;
             let others = replies.begin_element();
             replies.error(error.text());
@@ -229,7 +239,8 @@ impl<S: Store> Connection<S> {
         }
         match step {
             Step::Rows(mut members) => {
-                for member in &mut members {
+                for (index, member) in members.iter_mut().enumerate() {
+                    end_turn(YIELD, index).await;
                     member.denied = self.session.denied_now(member.command, member.args, Origin::Transaction).await;
                 }
                 Step::Rows(members)
@@ -270,9 +281,7 @@ impl<S: Store> Connection<S> {
         let own = std::mem::take(&mut self.session.bill);
         *ran += done.len();
         for (index, (member, done)) in members.iter().zip(done).enumerate() {
-            if index % TURN_KEYS == TURN_KEYS - 1 {
-                YIELD.now().await;
-            }
+            end_turn(YIELD, index).await;
             self.session.called(done.call);
             let charge = charges.get(index);
             if let Some(charge) = charge {
@@ -308,6 +317,7 @@ impl<S: Store> Connection<S> {
         let watched = watched.iter().flat_map(|watched| watched.rows(databases)).map(|row| row.to_vec());
         let (mut rows, mut scripted, mut begins_away) = (watched.collect::<BTreeSet<_>>(), BTreeMap::new(), false);
         for (index, member) in members.iter().enumerate() {
+            end_turn(YIELD, index).await;
             if is_script(member.command) {
                 let one = self.scripted(member.command, member.args, member.database, OwnBill::default()).await;
                 if let Ok(one) = &one {
@@ -441,5 +451,31 @@ impl<S: Store> Connection<S> {
             self.session.outbox.count_errors(error, 1);
         }
         self.took_until(command, args, outcome.is_err(), at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use weir_command::{Request, table};
+
+    use super::*;
+
+    #[test]
+    fn s14_queued_commands_are_put_into_steps_in_turns() {
+        let request = Request::new(0, 0, [&b"SET"[..], b"k", b"v"].into_iter());
+        let command = table::find(b"SET").expect("a command");
+        let queued = vec![Queued { command, request }; 3 * TURN_KEYS];
+        let mut steps = pin!(steps(&queued, 0));
+        let (mut cx, mut turns) = (Context::from_waker(Waker::noop()), 0);
+        let steps = loop {
+            match steps.as_mut().poll(&mut cx) {
+                Poll::Ready(steps) => break steps,
+                Poll::Pending => turns += 1,
+            }
+        };
+        assert_eq!((steps.len(), steps[0].members().len(), turns), (1, 3 * TURN_KEYS, 3));
     }
 }
