@@ -4,8 +4,8 @@ use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 
-use futures_util::future::select;
-use weir_io::sim::{FaultPlan, OpKind, Sim, SimFs};
+use futures_util::future::{Either, select};
+use weir_io::sim::{Fault, FaultPlan, OpKind, Sim, SimFs};
 use weir_io::{AlignedBuf, Class, File, Fs, Op, OpenOptions, Owner, Tag, forward_file, forward_fs, sleep_until};
 use weir_log::{Log, LogOptions, SyncMode, WriteAheadLog};
 
@@ -40,6 +40,13 @@ impl File for BusyFile {
     }
 
     forward_file!(inner: read_at, sync, allocate, set_len, len, data_end, is_direct, read_unit);
+}
+
+/// Opens a new log on such a disk.
+async fn open_busy(fs: &Arc<SimFs>, options: LogOptions) -> Log {
+    let busy = BusyFs { inner: Arc::clone(fs) as Arc<dyn Fs> };
+    let mut nobody = |_, _: &[u8]| Op::ready(Ok(()));
+    Log::open(Arc::new(busy), Path::new(DIR), options, 0, &mut nobody).await.expect("a fresh disk").0
 }
 
 /// Writes until the segment is more than half full, and makes the next one.
@@ -102,10 +109,7 @@ fn writes_do_not_wait_for_zeros_that_never_have_their_turn() {
     let (sync, clock) = (SyncMode::Always, sim.clock());
     let options = LogOptions { sync, segment_bytes: SEGMENT_BYTES, ..LogOptions::new(Owner::default(), 1) };
     sim.block_on(async {
-        let busy = BusyFs { inner: Arc::clone(&fs) as Arc<dyn Fs> };
-        let (log, _) = Log::open(Arc::new(busy), Path::new(DIR), options, 0, &mut |_, _| Op::ready(Ok(())))
-            .await
-            .expect("a fresh disk");
+        let log = open_busy(&fs, options).await;
         for _ in 0..4 * SEGMENT_BYTES / 1_000 {
             write(&log).await;
             if log.wants_maintenance() {
@@ -118,5 +122,28 @@ fn writes_do_not_wait_for_zeros_that_never_have_their_turn() {
         drop(log);
         let (_, found, _) = open(&fs, LogOptions { salt: 2, ..options }, 0).await.expect("it is whole");
         assert_eq!(found.last, last);
+    });
+}
+
+#[test]
+fn a_failed_log_is_replaced_although_zeros_never_have_their_turn() {
+    let sim = Sim::new(1);
+    let fs = SimFs::new(sim.clock(), device(), FaultPlan::none(), sim.rng());
+    let (sync, clock) = (SyncMode::Always, sim.clock());
+    let options = LogOptions { sync, segment_bytes: SEGMENT_BYTES, ..LogOptions::new(Owner::default(), 1) };
+    sim.block_on(async {
+        let log = open_busy(&fs, options).await;
+        while !log.wants_maintenance() {
+            write(&log).await;
+        }
+        select(log.maintain(), pin!(sleep_until(&clock, clock.now() + 1_000_000))).await;
+        fs.fail_next(Some(OpKind::Write), Fault::Error);
+        let index = log.append(&[7; 1_000]).expect("nothing has failed yet");
+        assert!(log.commit(index).await.is_err());
+        match select(log.replace(log.last()), pin!(sleep_until(&clock, clock.now() + 1_000_000_000))).await {
+            Either::Left((replaced, _)) => replaced.expect("nothing fails any more"),
+            Either::Right(_) => panic!("it waits for the zeros"),
+        }
+        write(&log).await;
     });
 }

@@ -245,6 +245,8 @@ impl LogState {
             None => {
                 self.stats.failures += 1;
                 self.fence = Some(Fence { error, from });
+                // Whoever replaces the log waits until nothing is in flight.
+                self.give_up_filling();
             }
         }
         self.waiters.wake_all();

@@ -147,9 +147,9 @@ impl LogState {
             && self.active.as_ref().is_some_and(|active| active.offset > active.segment.capacity / 2)
     }
 
-    /// Gives up a spare that is being filled in the background: writes wait for a segment by now, and behind the strict
-    /// foreground of others its zeros might wait for ever. The segment that is made instead is small, because it is
-    /// filled before others.
+    /// Gives up a spare that is being filled in the background: writes wait for a segment by now, or for another log,
+    /// and behind the strict foreground of others its zeros might wait for ever. The segment that is made instead is
+    /// small, because it is filled before others.
     pub(super) fn give_up_filling(&mut self) {
         if self.is_preparing() && self.is_filling.load(Ordering::Relaxed) {
             self.spare = Spare::None;
