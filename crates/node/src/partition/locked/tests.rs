@@ -6,6 +6,7 @@ use std::sync::Weak;
 use std::sync::atomic::AtomicU64;
 
 use futures_util::future::{join, join3};
+use parking_lot::Mutex;
 use weir_command::{Rows, Waiting};
 use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
 use weir_io::{
@@ -366,4 +367,59 @@ fn commands_of_many_rows_latch_nothing_while_the_device_is_asked() {
     });
     assert!(seen.reads.load(Ordering::Relaxed) > 0, "they were on the device");
     assert_eq!(seen.latched.load(Ordering::Relaxed), 0);
+}
+
+/// Notes what becomes of commands with many rows.
+struct Noted {
+    many: ManyRows,
+    partition: Arc<Partition>,
+    notes: Arc<Mutex<Vec<&'static str>>>,
+}
+
+impl Transaction for Noted {
+    fn rows(&self) -> Vec<StoredKey> {
+        self.many.rows()
+    }
+
+    fn may_begin_again(&self) -> bool {
+        true
+    }
+
+    fn run<'a>(&'a mut self, rows: &'a dyn Rows) -> Waiting<'a, Result<Draft>> {
+        let is_in_order = self.partition.order.try_lock().is_none();
+        self.notes.lock().push(if is_in_order { "runs in order" } else { "runs" });
+        self.many.run(rows)
+    }
+}
+
+#[test]
+fn commands_of_many_rows_are_tried_out_inside_the_order_lock() {
+    let (sim, config) = (Sim::new(1), NodeConfig { segment_bytes: 1 << 20, ..NodeConfig::new("/weir") });
+    let machine = watched_machine(&sim, &Arc::default(), 0);
+    sim.block_on(async {
+        let node = Node::open(&config, machine).await.expect("no faults");
+        let partition = node.default_partition().await.expect("no faults");
+        let latched = || partition.order.lock().len();
+        let mut first = ManyRows::new(false);
+        let mut holder = Box::pin(partition.transact(&mut first));
+        poll_fn(|task| {
+            assert!(holder.as_mut().poll(task).is_pending());
+            if latched() == MANY { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+
+        let notes = Arc::<Mutex<Vec<_>>>::default();
+        let many = ManyRows::new(true);
+        let mut noted = Noted { many, partition: Arc::clone(&partition), notes: Arc::clone(&notes) };
+        let mut run = pin!(partition.transact(&mut noted));
+        for _ in 0..20 {
+            let polled = poll_fn(|task| Poll::Ready(run.as_mut().poll(task)));
+            assert!(polled.await.is_pending());
+        }
+        assert_eq!(*notes.lock(), ["runs in order"], "it waits for its rows");
+        drop(holder);
+        run.await.expect("no faults").expect("it has written").await.expect("no faults");
+        assert_eq!(*notes.lock(), ["runs in order", "runs"]);
+        assert_eq!(middle_of(&partition).await, 1);
+    });
 }

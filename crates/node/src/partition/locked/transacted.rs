@@ -74,13 +74,14 @@ impl Partition {
     }
 
     /// Whether `transaction` asks for something that is not in memory before it has to wait for the first time. That
-    /// run counts for nothing: its rows are neither locked nor latched.
+    /// run counts for nothing, and its rows are not latched. It has the order lock: between two of its reads nobody may
+    /// change a row, or the row would look damaged.
     async fn would_miss(self: &Arc<Self>, transaction: &mut dyn Transaction) -> bool {
         let rows = LockedRows::new(self);
-        // As under the order lock, nothing is read from the device.
-        rows.is_in_order.store(true, Ordering::Relaxed);
         let mut run = pin!(rows.decided_by(transaction));
         poll_fn(|task| {
+            let _order = self.order.lock();
+            rows.is_in_order.store(true, Ordering::Relaxed);
             let _ = run.as_mut().poll(task);
             Poll::Ready(())
         })
