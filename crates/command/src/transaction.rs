@@ -18,6 +18,10 @@ pub trait Transaction: Send {
         false
     }
 
+    /// A run was stopped, and the next one may have to wait for rows whose commands wait for what the first one still
+    /// holds: it lets that go.
+    fn let_go(&mut self) {}
+
     /// How others are served while its rows are latched, if there are many.
     fn yields(&self) -> Yield {
         Yield::PLAIN

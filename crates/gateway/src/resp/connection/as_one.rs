@@ -219,6 +219,12 @@ impl Transaction for AsOne<'_> {
         self.scripts.is_none()
     }
 
+    /// The values in the answers that were written so far.
+    fn let_go(&mut self) {
+        self.host.replies().rewind_elements(self.from, self.missing);
+        self.host.let_go();
+    }
+
     fn yields(&self) -> Yield {
         self.host.yields()
     }
@@ -234,9 +240,8 @@ impl Transaction for AsOne<'_> {
 
     fn run<'a>(&'a mut self, rows: &'a dyn Rows) -> Waiting<'a, Result<Draft>> {
         Box::pin(async move {
-            // This may be another run. The values that the first one held are no longer in use.
-            self.host.replies().rewind_elements(self.from, self.missing);
-            self.host.let_go();
+            // This may be another run.
+            self.let_go();
             self.done.clear();
             self.drafted.clear();
             self.is_stale = false;

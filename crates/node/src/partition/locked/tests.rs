@@ -110,6 +110,8 @@ const LATENCY: Nanos = 1_000_000;
 struct Additions {
     may_begin_again: bool,
     begun: usize,
+    /// What a run holds until the transaction lets it go.
+    holds: bool,
 }
 
 fn stored(row: u8) -> StoredKey {
@@ -130,8 +132,13 @@ impl Transaction for Additions {
         self.may_begin_again
     }
 
+    fn let_go(&mut self) {
+        self.holds = false;
+    }
+
     fn run<'a>(&'a mut self, rows: &'a dyn Rows) -> Waiting<'a, Result<Draft>> {
         self.begun += 1;
+        assert!(!std::mem::replace(&mut self.holds, true), "the run before was not let go");
         Box::pin(async move {
             let mut batch = Batch::new();
             for row in 0..ROWS {
@@ -167,7 +174,7 @@ fn beside_another_writer(may_begin_again: bool) -> (usize, Nanos, Nanos, Arc<See
         assert!(seen.partition.set(Arc::downgrade(&partition)).is_ok());
         let clock = sim.clock();
         let begin = clock.now();
-        let mut additions = Additions { may_begin_again, begun: 0 };
+        let mut additions = Additions { may_begin_again, begun: 0, holds: false };
         let together = async {
             let commit = partition.transact(&mut additions).await.expect("no faults");
             let took = clock.now() - begin;
@@ -385,6 +392,10 @@ impl Transaction for Noted {
         true
     }
 
+    fn let_go(&mut self) {
+        self.notes.lock().push("lets go");
+    }
+
     fn run<'a>(&'a mut self, rows: &'a dyn Rows) -> Waiting<'a, Result<Draft>> {
         let is_in_order = self.partition.order.try_lock().is_none();
         self.notes.lock().push(if is_in_order { "runs in order" } else { "runs" });
@@ -393,7 +404,7 @@ impl Transaction for Noted {
 }
 
 #[test]
-fn commands_of_many_rows_are_tried_out_inside_the_order_lock() {
+fn commands_of_many_rows_are_tried_out_inside_the_order_lock_and_keep_nothing_of_that() {
     let (sim, config) = (Sim::new(1), NodeConfig { segment_bytes: 1 << 20, ..NodeConfig::new("/weir") });
     let machine = watched_machine(&sim, &Arc::default(), 0);
     sim.block_on(async {
@@ -416,10 +427,10 @@ fn commands_of_many_rows_are_tried_out_inside_the_order_lock() {
             let polled = poll_fn(|task| Poll::Ready(run.as_mut().poll(task)));
             assert!(polled.await.is_pending());
         }
-        assert_eq!(*notes.lock(), ["runs in order"], "it waits for its rows");
+        assert_eq!(*notes.lock(), ["runs in order", "lets go"], "it waits for its rows");
         drop(holder);
         run.await.expect("no faults").expect("it has written").await.expect("no faults");
-        assert_eq!(*notes.lock(), ["runs in order", "runs"]);
+        assert_eq!(*notes.lock(), ["runs in order", "lets go", "runs"]);
         assert_eq!(middle_of(&partition).await, 1);
     });
 }

@@ -50,6 +50,7 @@ impl Partition {
                     Attempt::Waits(_) => {}
                 }
             }
+            transaction.let_go();
             self.read_ahead(&keys, &transaction.members(), yields).await;
         }
         let rows = LockedRows::new(self);
@@ -64,8 +65,12 @@ impl Partition {
         keys: Vec<StoredKey>,
         yields: Yield,
     ) -> Result<Done<()>> {
-        if transaction.may_begin_again() && self.would_miss(transaction).await {
-            self.read_ahead(&keys, &transaction.members(), yields).await;
+        if transaction.may_begin_again() {
+            let misses = self.would_miss(transaction).await;
+            transaction.let_go();
+            if misses {
+                self.read_ahead(&keys, &transaction.members(), yields).await;
+            }
         }
         let latched = Latched::in_turns(self, keys, yields).await;
         let rows = LockedRows::new(self);
