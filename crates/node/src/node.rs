@@ -327,16 +327,18 @@ impl Node {
     /// `NotFound`; I/O: then the tenant still has everything.
     pub async fn clear_tenant(&self, name: &TenantName) -> Result<()> {
         let tenant = self.tenant(name).ok_or_else(|| unknown(name))?;
-        self.clear(&tenant).await
+        self.clear(&tenant, ()).await
     }
 
-    /// [`Node::clear_tenant`] for this very tenant, and not for one that got its name meanwhile.
+    /// [`Node::clear_tenant`] for this very tenant, and not for one that got its name meanwhile. `held` is dropped when
+    /// this is done or has failed: that may be after the caller has gone.
     ///
     /// # Errors
     /// As for [`Node::clear_tenant`].
-    pub async fn clear(&self, tenant: &Arc<Tenant>) -> Result<()> {
+    pub async fn clear(&self, tenant: &Arc<Tenant>, held: impl Send + 'static) -> Result<()> {
         let (shared, tenants, tenant) = (Arc::clone(&self.shared), Arc::clone(&self.tenants), Arc::clone(tenant));
         carried(&self.shared.machine.spawn, async move {
+            let _held = held;
             let (found, _turn) = turn(&tenants, tenant.name()).await?;
             if !Arc::ptr_eq(&found, &tenant) {
                 return Err(unknown(tenant.name()));

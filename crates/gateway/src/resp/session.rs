@@ -584,12 +584,13 @@ impl<S: Store> Session<S> {
         Ok(())
     }
 
-    /// Empties the tenant at once; `false` if its store cannot do that.
-    pub(in crate::resp) async fn clear(&mut self) -> Outcome<bool> {
+    /// Empties the tenant at once; `false` if its store cannot do that. `held` is dropped when this is done or has
+    /// failed, even if the client has gone.
+    pub(in crate::resp) async fn clear(&mut self, held: impl Send + 'static) -> Outcome<bool> {
         // The session's own writes must be acknowledged as written before, and not be lost on the way.
         self.outbox.await_commits().await;
         self.account()?.begin_flush();
-        Ok(self.store()?.clear().await?)
+        Ok(self.store()?.clear(held).await?)
     }
 
     /// Charges one read unit to the command under way, if a unit is available.

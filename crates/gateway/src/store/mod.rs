@@ -126,8 +126,8 @@ pub trait Store: Clone + Send + Sync + 'static {
 
     /// Empties all databases of the tenant at once. What was written before is gone, and what is written afterwards
     /// stays; each write that is under way counts as one or the other. `false` if the store cannot do that; then it has
-    /// deleted nothing.
-    fn clear(&self) -> impl Future<Output = Result<bool>> + Send {
+    /// deleted nothing. `held` is dropped when this is done or has failed, even if the caller has gone.
+    fn clear(&self, _held: impl Send + 'static) -> impl Future<Output = Result<bool>> + Send {
         ready(Ok(false))
     }
 

@@ -304,9 +304,9 @@ impl Store for TenantStore {
         self.page_as(true, database, from, limit).await
     }
 
-    async fn clear(&self) -> Result<bool> {
+    async fn clear(&self, held: impl Send + 'static) -> Result<bool> {
         let Some(node) = self.node.upgrade() else { return Ok(false) };
-        node.clear(&self.tenant).await?;
+        node.clear(&self.tenant, held).await?;
         Ok(true)
     }
 

@@ -170,7 +170,7 @@ impl Store for Troubled {
         Some(self.trouble.disk_limit.load(Ordering::Relaxed)).filter(|&max| max > 0)
     }
 
-    async fn clear(&self) -> Result<bool> {
+    async fn clear(&self, _held: impl Send + 'static) -> Result<bool> {
         self.meddle().await?;
         Ok(false)
     }

@@ -1,5 +1,8 @@
 //! How long falling asleep takes, and what is known of a partition's space afterwards.
 
+use std::future::poll_fn;
+use std::task::Poll;
+
 use weir_admission::cost::Capacity;
 use weir_admission::{Direction, Limits, Rank};
 use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
@@ -126,7 +129,7 @@ fn who_needs_the_catalogue_does_not_wait_until_all_others_are_silent() {
     // Meanwhile its anchor is due, and waits behind all of these.
     sim.run_until(sim.now() + 5 * SEC);
     let begin = sim.now();
-    sim.block_on(node.clear(&tenant)).expect("emptied");
+    sim.block_on(node.clear(&tenant, ())).expect("emptied");
     let other = TenantName::new("other").expect("a name");
     sim.block_on(node.create_tenant(TenantSpec::new(other.clone()))).expect("created");
     sim.block_on(node.drop_tenant(&other)).expect("dropped");
@@ -158,7 +161,26 @@ fn what_was_measured_before_a_partition_left_does_not_count_any_more() {
     // The tenant is emptied between a measurement and its note.
     let measured = partition.engine().space();
     assert!(measured.stored_bytes > 0 && slot.disk_use().stored > 0);
-    sim.block_on(node.clear(&tenant)).expect("emptied");
+    sim.block_on(node.clear(&tenant, ())).expect("emptied");
     slot.note_space(&partition, measured);
     assert_eq!((slot.state(), slot.disk_use()), (SlotState::Asleep, DiskUse::default()));
+}
+
+#[test]
+fn what_is_held_until_a_tenant_is_empty_is_held_although_the_caller_goes_away() {
+    let sim = Sim::new(6);
+    let config = NodeConfig { segment_bytes: 1 << 20, ..NodeConfig::new("/weir") };
+    let node = open(&sim, &config, DeviceSpec { latency: MS, ..DeviceSpec::instant() });
+    let tenant = node.tenant(&TenantName::built_in()).expect("there");
+    let slot = slot(&node, &TenantName::built_in());
+    fill(&sim, &slot, 1);
+    let held = Arc::new(());
+    sim.block_on(async {
+        let mut emptying = Box::pin(node.clear(&tenant, Arc::clone(&held)));
+        let polled = poll_fn(|task| Poll::Ready(emptying.as_mut().poll(task)));
+        assert!(polled.await.is_pending());
+    });
+    assert_eq!((Arc::strong_count(&held), slot.state()), (2, SlotState::Leaving));
+    sim.run_until(sim.now() + SEC);
+    assert_eq!((Arc::strong_count(&held), slot.state()), (1, SlotState::Asleep));
 }

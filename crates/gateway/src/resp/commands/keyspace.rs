@@ -1,6 +1,7 @@
 //! Commands about all keys of a database, or of a tenant: `FLUSHDB`, `FLUSHALL`, and the number of keys for `INFO`.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use weir_command::error::{Outcome, SYNTAX};
 use weir_command::{Args, DATABASES, PAGE_KEYS};
@@ -43,16 +44,16 @@ pub(super) async fn count_for_info<S: Store>(session: &mut Session<S>) -> Outcom
 }
 
 /// A flush under way. If it fails, or its client is killed, some keys may be gone, and nobody knows which: whoever
-/// waits for rows or keeps values is told all the same.
+/// waits for rows or keeps values is told all the same, when nothing of it is under way any more.
 struct Flush {
     account: Arc<Account>,
-    is_done: bool,
+    is_done: AtomicBool,
 }
 
 impl Drop for Flush {
     fn drop(&mut self) {
         self.account.waiting_rows.all_written();
-        if !self.is_done {
+        if !*self.is_done.get_mut() {
             self.account.key_events.all_changed();
         }
     }
@@ -68,10 +69,10 @@ pub(super) async fn flush<S: Store>(session: &mut Session<S>, args: Args<'_>) ->
     }
     let account = Arc::clone(session.account()?);
     account.key_counts.forget();
-    let mut flush = Flush { account: Arc::clone(&account), is_done: false };
+    let flush = Arc::new(Flush { account: Arc::clone(&account), is_done: AtomicBool::new(false) });
     if !args.at(0).eq_ignore_ascii_case(b"FLUSHALL") {
         flush_database(session).await?;
-    } else if !clear(session).await? {
+    } else if !clear(session, &flush).await? {
         let chosen = session.database();
         for number in 0..DATABASES {
             session.select(number)?;
@@ -80,7 +81,7 @@ pub(super) async fn flush<S: Store>(session: &mut Session<S>, args: Args<'_>) ->
             flushed?;
         }
     }
-    flush.is_done = true;
+    flush.is_done.store(true, Ordering::Relaxed);
     drop(flush);
     if account.tracking.is_in_use() {
         super::send_messages(session, account.tracking.flushed());
@@ -91,12 +92,12 @@ pub(super) async fn flush<S: Store>(session: &mut Session<S>, args: Args<'_>) ->
 
 /// Empties the tenant in one step; `false` if its store cannot do that, or if that would delete the tenant's functions,
 /// too.
-async fn clear<S: Store>(session: &mut Session<S>) -> Outcome<bool> {
+async fn clear<S: Store>(session: &mut Session<S>, flush: &Arc<Flush>) -> Outcome<bool> {
     let account = Arc::clone(session.account()?);
     let turn = account.scripts.functions.turn().await;
     let (store, now_ms) = (session.store()?.clone(), session.call().now_ms);
     let functions = account.scripts.functions.read(&turn, &store, now_ms).await?;
-    Ok(functions.iter().len() == 0 && session.clear().await?)
+    Ok(functions.iter().len() == 0 && session.clear(Arc::clone(flush)).await?)
 }
 
 async fn flush_database<S: Store>(session: &mut Session<S>) -> Outcome {
