@@ -15,8 +15,8 @@
 use std::ops::Range;
 
 use weir_model::Value;
-use weir_model::parts::list::{EndPart, ListDetail};
-use weir_model::parts::{PackedPart, RowType};
+use weir_model::parts::list::{EndPart, ListDetail, POSITION_BYTES};
+use weir_model::parts::{ELEMENT_SPACE, PackedPart, RowType};
 
 use super::Collection;
 use crate::context::Context;
@@ -27,12 +27,6 @@ mod pushing;
 mod removal;
 mod taking;
 
-/// The space of the values.
-const SPACE: u8 = 0;
-
-/// Bytes of a position.
-const POSITION_BYTES: usize = 8;
-
 /// Most values, and most bytes of values, that one command moves or takes out one by one.
 const CHANGED_VALUES_MAX: u64 = 100_000;
 const CHANGED_BYTES_MAX: u64 = 64 << 20;
@@ -40,11 +34,12 @@ const TOO_MANY: Error =
     Error::new("ERR the list is too large for this: more than 100000 values, or 64 MB of them, would have to move");
 
 /// Most bytes of several values that are taken out and returned at once.
-const TAKEN_BYTES_MAX: usize = 16 << 20;
+const TAKEN_BYTES_MAX: i64 = 16 << 20;
 const TOO_MUCH: Error = Error::new("ERR these values have more than 16 MB together: take less at a time");
 
 const NO_POSITION: Error = Error::new("ERR the list has no position left at this end");
 const MISSING: Error = Error::new("ERR stored data is damaged: a list has lost a value");
+const NO_FIRST: Error = Error::new("ERR stored data is damaged: a list does not say where it begins");
 
 /// An end of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,11 +88,11 @@ impl Budget {
 }
 
 fn packed_part(value: &[u8]) -> PackedPart<'_> {
-    PackedPart { space: SPACE, subkey: &[], value, expire_at_ms: None }
+    PackedPart { space: ELEMENT_SPACE, subkey: &[], value, expire_at_ms: None }
 }
 
 fn bytes_of(value: &[u8]) -> i64 {
-    (POSITION_BYTES + value.len()) as i64
+    POSITION_BYTES as i64 + value.len() as i64
 }
 
 /// Takes the first number out of `range`, or in `reverse` the last one.
@@ -113,21 +108,22 @@ fn take_index(range: &mut Range<u64>, reverse: bool) -> u64 {
 
 impl Collection<'_> {
     /// What the head says of a list. A packed list begins at position 0.
-    fn list_detail(&self) -> ListDetail {
-        ListDetail::decode(&self.head.detail).unwrap_or_default()
+    fn list_detail(&self) -> Outcome<ListDetail> {
+        ListDetail::decode(&self.head.detail).ok_or(NO_FIRST)
     }
 
-    fn set_first(&mut self, position: i64) {
-        let detail = ListDetail { first: position, ..self.list_detail() };
+    fn set_first(&mut self, position: i64) -> Outcome {
+        let detail = ListDetail { first: position, ..self.list_detail()? };
         detail.encode(&mut self.head.detail);
+        Ok(())
     }
 
     /// Notes which part is the outermost at `end`.
-    fn set_end_part(&mut self, end: End, part: EndPart) {
-        let mut detail = self.list_detail();
+    fn set_end_part(&mut self, end: End, part: EndPart) -> Outcome {
+        let mut detail = self.list_detail()?;
         let ends = match (&mut detail.ends, part) {
             // As long as there are no chunks, nothing need be noted.
-            (None, EndPart::Unknown | EndPart::Value) => return,
+            (None, EndPart::Unknown | EndPart::Value) => return Ok(()),
             (None, EndPart::Chunk(_)) => detail.ends.insert([EndPart::Value; 2]),
             (Some(ends), _) => ends,
         };
@@ -136,12 +132,13 @@ impl Collection<'_> {
             ends[end.other() as usize] = EndPart::Unknown;
         }
         detail.encode(&mut self.head.detail);
+        Ok(())
     }
 
     /// The position of the value with the number `index`, moved by `by`.
     fn position(&self, index: u64, by: i64) -> Outcome<i64> {
         // Behind the last value there may be no position, although there is one for the value itself.
-        let position = i128::from(self.list_detail().first) + i128::from(index) + i128::from(by);
+        let position = i128::from(self.list_detail()?.first) + i128::from(index) + i128::from(by);
         i64::try_from(position).map_err(|_| NO_POSITION)
     }
 

@@ -427,6 +427,21 @@ fn a_list_that_has_lost_a_value_is_an_error() {
     assert_eq!(store.ask("LINDEX l 8"), "$1\r\n8\r\n");
 }
 
+#[test]
+fn a_list_that_does_not_say_where_it_begins_is_an_error() {
+    let damaged = "-ERR stored data is damaged: a list does not say where it begins\r\n";
+    for detail in [&[][..], &[0x80; 7], &[0x80, 0, 0, 0, 0, 0, 0, 0, 3, 0]] {
+        let mut store = with_list(0, 0..200);
+        let found = store.map.iter().find_map(|(key, row)| Some((key.clone(), row.head()?.clone())));
+        let (key, head) = found.expect("its head");
+        store.map.insert(key, Row::of_parts(Head { detail: detail.to_vec(), ..head }, None));
+        for line in ["LINDEX l 7", "LRANGE l 0 -1", "RPUSH l x", "LPUSH l x", "LPOP l", "LSET l 3 x", "LREM l 1 3"] {
+            assert_eq!(store.ask(line), damaged, "{line}, {detail:?}");
+        }
+        assert_eq!(store.ask("LLEN l"), ":200\r\n");
+    }
+}
+
 /// Large and small rows: of the type `kind` with the members `10`, `9`, `1`, whose scores are in that order.
 fn with_members(kind: RowType, is_large: bool) -> Store {
     let mut store = Store::default();

@@ -186,20 +186,20 @@ fn positions_of(part: StoredPart<'_>) -> Outcome<RangeInclusive<i64>> {
 /// The parts whose own positions are from `from` to `to`.
 fn between(from: i64, to: i64, reverse: bool) -> Subkeys {
     let (from, to) = (ListPart::Value(from).subkey().to_vec(), ListPart::Chunk(to).subkey().to_vec());
-    Subkeys { space: SPACE, from: Bound::Included(from), to: Bound::Included(to), reverse }
+    Subkeys { space: ELEMENT_SPACE, from: Bound::Included(from), to: Bound::Included(to), reverse }
 }
 
 impl Collection<'_> {
     /// The part `part`, whose existence is known.
     pub(super) async fn part(&self, cx: &mut Context<'_>, part: ListPart) -> Outcome<FoundPart> {
-        let value = cx.part_value(self.key, self.life(), SPACE, &part.subkey()).await?.ok_or(MISSING)?;
+        let value = cx.part_value(self.key, self.life(), ELEMENT_SPACE, &part.subkey()).await?.ok_or(MISSING)?;
         FoundPart::new(part, value)
     }
 
     /// The outermost part at `end` of a spread list that is not empty.
     pub(super) async fn end_part(&self, cx: &mut Context<'_>, end: End) -> Outcome<FoundPart> {
         let position = self.end_position(end)?;
-        match self.list_detail().ends.map(|ends| ends[end as usize]) {
+        match self.list_detail()?.ends.map(|ends| ends[end as usize]) {
             None | Some(EndPart::Value) => self.part(cx, ListPart::Value(position)).await,
             Some(EndPart::Chunk(anchor)) => self.part(cx, ListPart::Chunk(anchor)).await,
             Some(EndPart::Unknown) => self.part_at(cx, position).await,
@@ -208,7 +208,7 @@ impl Collection<'_> {
 
     /// The part that has the value at `position` of a spread list.
     pub(super) async fn part_at(&self, cx: &mut Context<'_>, position: i64) -> Outcome<FoundPart> {
-        if self.list_detail().ends.is_none() {
+        if self.list_detail()?.ends.is_none() {
             return self.part(cx, ListPart::Value(position)).await;
         }
         // No chunk reaches across zero.
@@ -237,7 +237,7 @@ impl Collection<'_> {
     ) -> Outcome<ValuesPage> {
         let wanted = self.position(range.start, 0)?..=self.position(range.end, -1)?;
         let values = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-        let (subkeys, limit) = match self.list_detail().ends {
+        let (subkeys, limit) = match self.list_detail()?.ends {
             None => (between(*wanted.start(), *wanted.end(), reverse), values.min(PAGE_VALUES)),
             Some(ends) => {
                 (self.around(ends, &range, &wanted, reverse), values.saturating_add(REACH as usize).min(PAGE_PARTS))

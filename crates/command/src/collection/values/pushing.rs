@@ -63,8 +63,8 @@ impl Collection<'_> {
         end: End,
         values: impl Iterator<Item = &'v [u8]>,
     ) -> Outcome {
-        if self.head.detail.is_empty() {
-            self.set_first(0);
+        if self.is_empty() && self.head.detail.is_empty() {
+            ListDetail::default().encode(&mut self.head.detail);
         }
         // The outermost chunk, once it was looked for.
         let mut open = None;
@@ -91,7 +91,7 @@ impl Collection<'_> {
     /// The outermost chunk at `end` of a spread list, if a further value may join it. No value beyond that end is left
     /// in a part afterwards, so a part may follow.
     async fn open_chunk(&mut self, cx: &mut Context<'_>, end: End) -> Outcome<Option<OpenChunk>> {
-        let ends = self.list_detail().ends.unwrap_or_default();
+        let ends = self.list_detail()?.ends.unwrap_or_default();
         let EndPart::Chunk(anchor) = ends[end as usize] else { return Ok(None) };
         let position = self.end_position(end)?;
         let found = self.part(cx, ListPart::Chunk(anchor)).await?;
@@ -111,11 +111,11 @@ impl Collection<'_> {
         // The chunk belongs to the other end's side, and its anchor is what lies outermost here. Nothing can join it.
         let gone = chunk_index(anchor, position);
         if gone > 0 {
-            cx.delete_part(self.life(), SPACE, &ListPart::Chunk(anchor).subkey())?;
-            cx.put_part(self.life(), SPACE, &ListPart::Chunk(position).subkey(), chunk.split_at(gone).1)?;
+            cx.delete_part(self.life(), ELEMENT_SPACE, &ListPart::Chunk(anchor).subkey())?;
+            cx.put_part(self.life(), ELEMENT_SPACE, &ListPart::Chunk(position).subkey(), chunk.split_at(gone).1)?;
             for end in [End::Front, End::Back] {
                 if ends[end as usize] == EndPart::Chunk(anchor) {
-                    self.set_end_part(end, EndPart::Chunk(position));
+                    self.set_end_part(end, EndPart::Chunk(position))?;
                 }
             }
         }
@@ -134,16 +134,16 @@ impl Collection<'_> {
             None => {
                 self.close_chunk(cx, open.take())?;
                 if may_join {
-                    self.set_end_part(end, EndPart::Chunk(position));
+                    self.set_end_part(end, EndPart::Chunk(position))?;
                     open.insert(OpenChunk::begin(position)).push(value);
                 } else {
-                    self.set_end_part(end, EndPart::Value);
-                    cx.put_part(self.life(), SPACE, &ListPart::Value(position).subkey(), value)?;
+                    self.set_end_part(end, EndPart::Value)?;
+                    cx.put_part(self.life(), ELEMENT_SPACE, &ListPart::Value(position).subkey(), value)?;
                 }
             }
         }
         if end == End::Front {
-            self.set_first(position);
+            self.set_first(position)?;
         }
         self.count(1, bytes_of(value));
         Ok(())
@@ -153,7 +153,7 @@ impl Collection<'_> {
     fn close_chunk(&self, cx: &mut Context<'_>, open: Option<OpenChunk>) -> Outcome {
         match open {
             Some(OpenChunk { anchor, bytes, is_changed: true, .. }) => {
-                cx.put_part(self.life(), SPACE, &ListPart::Chunk(anchor).subkey(), &bytes)
+                cx.put_part(self.life(), ELEMENT_SPACE, &ListPart::Chunk(anchor).subkey(), &bytes)
             }
             _ => Ok(()),
         }
@@ -163,7 +163,7 @@ impl Collection<'_> {
     pub(in crate::collection) fn spread_values(&mut self, cx: &mut Context<'_>, packed: &Packed) -> Outcome {
         let (count, bytes) = (self.head.count, self.head.bytes);
         (self.head.count, self.head.bytes) = (0, 0);
-        self.set_first(0);
+        ListDetail::default().encode(&mut self.head.detail);
         let mut open = None;
         for (number, part) in packed.iter().enumerate() {
             // The number is also set where a planted fault leaves out the counting.
@@ -194,7 +194,7 @@ impl Collection<'_> {
             return Err(MISSING);
         }
         let (ListPart::Chunk(anchor), Some(chunk)) = (found.part, found.chunk()) else {
-            return cx.put_part(self.life(), SPACE, &ListPart::Value(position).subkey(), value);
+            return cx.put_part(self.life(), ELEMENT_SPACE, &ListPart::Value(position).subkey(), value);
         };
         cx.passed_packed(chunk.values_len());
         if value.len() <= CHUNK_VALUE_BYTES_MAX {
@@ -202,7 +202,7 @@ impl Collection<'_> {
             let mut bytes = chunk.split_at(place).0.to_vec();
             Chunk::push(&mut bytes, value);
             bytes.extend_from_slice(chunk.split_at(place + 1).1);
-            return cx.put_part(self.life(), SPACE, &ListPart::Chunk(anchor).subkey(), &bytes);
+            return cx.put_part(self.life(), ELEMENT_SPACE, &ListPart::Chunk(anchor).subkey(), &bytes);
         }
         self.divide(cx, &found, position, value)
     }
@@ -222,15 +222,15 @@ impl Collection<'_> {
         let next = side.outwards(side.outwards(position).saturating_add(1));
         let subkey = ListPart::Chunk(anchor).subkey();
         if place > begin {
-            cx.put_part(self.life(), SPACE, &subkey, nearer)?;
+            cx.put_part(self.life(), ELEMENT_SPACE, &subkey, nearer)?;
         } else {
-            cx.delete_part(self.life(), SPACE, &subkey)?;
+            cx.delete_part(self.life(), ELEMENT_SPACE, &subkey)?;
         }
-        cx.put_part(self.life(), SPACE, &ListPart::Value(position).subkey(), value)?;
+        cx.put_part(self.life(), ELEMENT_SPACE, &ListPart::Value(position).subkey(), value)?;
         if !further.is_empty() {
-            cx.put_part(self.life(), SPACE, &ListPart::Chunk(next).subkey(), further)?;
+            cx.put_part(self.life(), ELEMENT_SPACE, &ListPart::Chunk(next).subkey(), further)?;
         }
-        let ends = self.list_detail().ends.unwrap_or_default();
+        let ends = self.list_detail()?.ends.unwrap_or_default();
         for end in [End::Front, End::Back] {
             if ends[end as usize] != EndPart::Chunk(anchor) {
                 continue;
@@ -241,7 +241,7 @@ impl Collection<'_> {
                 Ordering::Equal => EndPart::Value,
                 Ordering::Greater => EndPart::Chunk(next),
             };
-            self.set_end_part(end, part);
+            self.set_end_part(end, part)?;
         }
         Ok(())
     }

@@ -83,13 +83,13 @@ impl Collection<'_> {
         };
         let (mut values, mut bytes) = (Vec::new(), 0);
         let mut take = |value: Value| {
-            bytes += POSITION_BYTES + value.len();
+            bytes += bytes_of(&value);
             values.push(value);
             if values.len() > 1 && bytes > TAKEN_BYTES_MAX { Err(TOO_MUCH) } else { Ok(()) }
         };
         if self.packed().is_some() {
             self.some_values(cx, going, reverse).await?.into_iter().try_for_each(take)?;
-            self.keep_packed(cx, &kept, bytes as i64)?;
+            self.keep_packed(cx, &kept, bytes)?;
             return Ok(values);
         }
         let taken = self.look_through_end(cx, end, count, |value| take(value.to_value())).await?;
@@ -148,18 +148,17 @@ impl Collection<'_> {
             return Ok(());
         }
         for part in gone {
-            cx.delete_part(self.life(), SPACE, &part.subkey())?;
+            cx.delete_part(self.life(), ELEMENT_SPACE, &part.subkey())?;
         }
         if end == End::Front {
             // Behind the last position there is none; but then the list is empty.
-            self.set_first(self.list_detail().first.saturating_add_unsigned(values));
+            self.set_first(self.list_detail()?.first.saturating_add_unsigned(values))?;
         }
         self.count(-(values as i64), -bytes);
         let outermost = match divided {
             Some(ListPart::Chunk(anchor)) => EndPart::Chunk(anchor),
             _ => EndPart::Unknown,
         };
-        self.set_end_part(end, outermost);
-        Ok(())
+        self.set_end_part(end, outermost)
     }
 }
