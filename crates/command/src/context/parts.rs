@@ -188,11 +188,6 @@ impl Context<'_> {
         self.value_of_part(key, &life.stored_part(space, subkey)).await
     }
 
-    /// Whether what was read last was written by this command, or by one in front of it in the same record.
-    pub(crate) fn is_in_hand(&self) -> bool {
-        self.is_in_hand
-    }
-
     /// The value of the part of `member`, which is placed in `space`, of the row of `key`, whose `life` it is.
     ///
     /// # Errors

@@ -143,16 +143,19 @@ fn short_values_stand_together_and_what_is_written_for_one_of_them_is_bounded() 
         assert_eq!(store.changes("LPOP l"), (answer, changes));
     }
     assert_eq!(store.parts_of_list(), [64, 64, 9]);
-    // A chunk that is written anyway takes values of 50 bytes up to 1 KiB, one that the store has up to 256 bytes.
+    // A chunk that was written before takes values of 50 bytes up to 256 bytes, one of the same command up to 1 KiB.
     let value = "v".repeat(50);
-    store.ask_together(&vec![format!("RPUSH l {value}"); 45]);
-    assert_eq!(store.parts_of_list(), [64, 64, 28, 20, 6]);
-    (0..12).for_each(|_| drop(store.ask(&format!("RPUSH l {value}"))));
-    assert_eq!(store.parts_of_list(), [64, 64, 28, 20, 6, 5, 5, 2]);
+    store.ask(&format!("RPUSH l{}", format!(" {value}").repeat(45)));
+    assert_eq!(store.parts_of_list(), [64, 64, 13, 20, 20, 1]);
+    (0..9).for_each(|_| drop(store.ask(&format!("RPUSH l {value}"))));
+    assert_eq!(store.parts_of_list(), [64, 64, 13, 20, 20, 5, 5]);
+    // Each of many commands of one record writes the chunk again, too.
+    store.ask_together(&vec![format!("RPUSH l {value}"); 12]);
+    assert_eq!(store.parts_of_list(), [64, 64, 13, 20, 20, 5, 5, 5, 5, 2]);
     // Long values are parts by themselves; so are those that are put in front of a list that begins behind zero.
     store.ask(&format!("RPUSH l {}", vec!["v".repeat(65); 3].join(" ")));
     store.ask("LPUSH l a b");
-    assert_eq!(store.parts_of_list(), [1, 1, 64, 64, 28, 20, 6, 5, 5, 2, 1, 1, 1]);
+    assert_eq!(store.parts_of_list(), [1, 1, 64, 64, 13, 20, 20, 5, 5, 5, 5, 2, 1, 1, 1]);
     assert_eq!(store.problems(), Vec::<String>::new());
 }
 

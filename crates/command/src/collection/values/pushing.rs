@@ -1,9 +1,10 @@
 //! Putting values in: at an end of a list, or in the place of another value.
 //!
-//! A value joins the outermost chunk if the value is short and the chunk has room. A chunk that stands in the store is
-//! written again for each value that joins it, so it takes only a few; one that the same record writes anyway takes
-//! more. So a list that is filled value by value has small chunks and writes little, and one that is filled by many
-//! values at once has large ones.
+//! A value joins the outermost chunk if the value is short and the chunk has room. A command writes the whole chunk
+//! again to which it adds, so a chunk of an earlier command takes only a few values; one that the command itself begins
+//! takes more. So a list that is filled value by value has small chunks and writes little, and one that is filled by
+//! many values at once has large ones. Commands of one record are no exception: a script may push a hundred thousand
+//! times, and all that it has written is in memory until it ends.
 
 use std::cmp::Ordering;
 
@@ -14,10 +15,10 @@ use super::places::FoundPart;
 use super::*;
 use crate::turn::end_turn;
 
-/// Most bytes of a chunk that takes a further value, if the store has the chunk.
-const STORED_CHUNK_BYTES_MAX: usize = 256;
-/// Most bytes of a chunk that takes a further value, if the same record writes it.
-const CHUNK_BYTES_MAX: usize = 1 << 10;
+/// Most bytes of a chunk that takes a further value, if it was written before.
+const WRITTEN_CHUNK_BYTES_MAX: usize = 256;
+/// Most bytes of a chunk that takes a further value, if it was begun by the same command.
+const NEW_CHUNK_BYTES_MAX: usize = 1 << 10;
 
 /// The outermost chunk at an end, while values are pushed there.
 pub(super) struct OpenChunk {
@@ -30,7 +31,7 @@ pub(super) struct OpenChunk {
 
 impl OpenChunk {
     fn begin(anchor: i64) -> Self {
-        Self { anchor, bytes: Vec::new(), values: 0, bytes_max: CHUNK_BYTES_MAX, is_changed: true }
+        Self { anchor, bytes: Vec::new(), values: 0, bytes_max: NEW_CHUNK_BYTES_MAX, is_changed: true }
     }
 
     fn has_room_for(&self, value: &[u8]) -> bool {
@@ -95,7 +96,6 @@ impl Collection<'_> {
         let EndPart::Chunk(anchor) = ends[end as usize] else { return Ok(None) };
         let position = self.end_position(end)?;
         let found = self.part(cx, ListPart::Chunk(anchor)).await?;
-        let is_own = cx.is_in_hand();
         let chunk = found.chunk().filter(|_| found.positions.contains(&position)).ok_or(MISSING)?;
         cx.passed_packed(chunk.values_len());
         if end.outwards(anchor) >= 0 {
@@ -104,7 +104,7 @@ impl Collection<'_> {
                 anchor,
                 bytes: chunk.split_at(values).0.to_vec(),
                 values,
-                bytes_max: if is_own { CHUNK_BYTES_MAX } else { STORED_CHUNK_BYTES_MAX },
+                bytes_max: WRITTEN_CHUNK_BYTES_MAX,
                 is_changed: values < chunk.values_len(),
             }));
         }
