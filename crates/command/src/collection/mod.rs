@@ -43,7 +43,7 @@ pub use self::streams::{
     DAMAGED as STREAM_DAMAGED, EntriesPage, Entry, EntryRef, Group, Keep, NAME_BYTES_MAX, PAGE_ENTRIES, Pending,
     Stream, Trim,
 };
-pub use self::values::End;
+pub use self::values::{End, Walk};
 use crate::context::Context;
 use crate::error::{Outcome, WRONG_TYPE};
 

@@ -11,6 +11,7 @@
 //! | [`pushing`] | values that are put in at an end, or in the place of another |
 //! | [`taking`] | values that are taken out at an end |
 //! | [`removal`] | values that are taken out or put in elsewhere |
+//! | [`walk`] | going through values page by page |
 
 use std::ops::Range;
 
@@ -26,6 +27,9 @@ mod places;
 mod pushing;
 mod removal;
 mod taking;
+mod walk;
+
+pub use self::walk::Walk;
 
 /// Most values, and most bytes of values, that one command moves or takes out one by one.
 const CHANGED_VALUES_MAX: u64 = 100_000;
@@ -93,17 +97,6 @@ fn packed_part(value: &[u8]) -> PackedPart<'_> {
 
 fn bytes_of(value: &[u8]) -> i64 {
     POSITION_BYTES as i64 + value.len() as i64
-}
-
-/// Takes the first number out of `range`, or in `reverse` the last one.
-fn take_index(range: &mut Range<u64>, reverse: bool) -> u64 {
-    if reverse {
-        range.end -= 1;
-        range.end
-    } else {
-        range.start += 1;
-        range.start - 1
-    }
 }
 
 impl Collection<'_> {
@@ -174,26 +167,30 @@ impl Collection<'_> {
         found.ok_or(MISSING)
     }
 
-    /// Some of the values with the numbers in `range`: the first ones, or in `reverse` order the last ones. It is at
-    /// least one value, unless the range is empty.
+    /// The next values of `walk`: at least one, unless it is done.
     ///
     /// # Errors
     /// The values cannot be read.
-    pub async fn some_values(&self, cx: &mut Context<'_>, range: Range<u64>, reverse: bool) -> Outcome<Vec<Value>> {
-        if range.is_empty() {
+    pub async fn some_values(&self, cx: &mut Context<'_>, walk: &mut Walk) -> Outcome<Vec<Value>> {
+        if walk.is_done() {
             return Ok(Vec::new());
         }
         if let Some(packed) = self.packed() {
-            cx.passed_packed(range.end as usize);
-            let wanted = packed.iter().skip(range.start as usize).take((range.end - range.start) as usize);
+            let Range { start, end } = walk.left;
+            cx.passed_packed(end as usize);
+            let wanted = packed.iter().skip(start as usize).take((end - start) as usize);
             let mut values: Vec<Value> = wanted.map(|part| Value::copy_of(part.value)).collect();
             cx.copied_values(values.len());
-            if reverse {
+            if walk.reverse {
                 values.reverse();
             }
-            return if values.is_empty() { Err(MISSING) } else { Ok(values) };
+            if values.is_empty() {
+                return Err(MISSING);
+            }
+            walk.pass(values.len(), values.len());
+            return Ok(values);
         }
-        let page = self.values_page(cx, range, reverse).await?;
+        let page = self.values_page(cx, walk).await?;
         let mut values = Vec::with_capacity(page.len());
         page.each(|value| {
             values.push(value.to_value());
@@ -223,18 +220,17 @@ impl Collection<'_> {
             }
             return if missing == 0 { Ok(()) } else { Err(MISSING) };
         }
-        let mut left = range;
-        while !left.is_empty() {
-            let page = self.values_page(cx, left.clone(), false).await?;
+        let mut walk = Walk::new(range, false);
+        while !walk.is_done() {
+            let page = self.values_page(cx, &mut walk).await?;
             let replies = cx.replies();
             page.each(|value| {
                 value.tell(replies);
                 Ok(())
             })?;
-            left.start += page.len() as u64;
             drop(page);
             cx.drain().await?;
-            cx.end_step(!left.is_empty()).await;
+            cx.end_step(!walk.is_done()).await;
         }
         Ok(())
     }

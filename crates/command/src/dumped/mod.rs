@@ -5,7 +5,7 @@ mod streams;
 
 use weir_model::parts::RowType;
 
-use crate::collection::{Collection, Member, Stream, Stretch};
+use crate::collection::{Collection, Member, Stream, Stretch, Walk};
 use crate::context::Context;
 use crate::error::{Error, Outcome};
 use crate::rdb::file::Writer;
@@ -121,13 +121,13 @@ impl<'k> Dumped<'k> {
 
 /// Writes the values of a list; gives how many there are.
 async fn push_values(cx: &mut Context<'_>, row: &Collection<'_>, target: &mut Target<'_>) -> Outcome<u64> {
-    let mut written = 0;
-    while written < row.len() {
-        let some = row.some_values(cx, written..row.len(), false).await?;
+    let (mut written, mut walk) = (0, Walk::new(0..row.len(), false));
+    while !walk.is_done() {
+        let some = row.some_values(cx, &mut walk).await?;
         some.iter().for_each(|value| push_string(target.out(), value));
         cx.copied_parts(some.len());
         written += some.len() as u64;
-        if written < row.len() {
+        if !walk.is_done() {
             target.end_page(cx).await?;
         }
     }

@@ -3,6 +3,7 @@
 use super::integer;
 use super::lists::list;
 use crate::args::Args;
+use crate::collection::Walk;
 use crate::context::Context;
 use crate::error::{Error, Outcome, SYNTAX};
 use crate::reply::Replies;
@@ -68,12 +69,12 @@ pub async fn lpos(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         return Ok(());
     };
     let looked_at = values_max.min(list.len());
-    let mut left = if reverse { list.len() - looked_at..list.len() } else { 0..looked_at };
+    let range = if reverse { list.len() - looked_at..list.len() } else { 0..looked_at };
+    let mut walk = Walk::new(range, reverse);
     let (mut found, mut told, mut matches) = (Replies::default(), 0, 0);
-    'search: while !left.is_empty() {
-        for value in list.some_values(cx, left.clone(), reverse).await? {
-            let index = if reverse { left.end - 1 } else { left.start };
-            left = if reverse { left.start..index } else { index + 1..left.end };
+    'search: while !walk.is_done() {
+        let numbers = walk.numbers();
+        for (index, value) in numbers.zip(list.some_values(cx, &mut walk).await?) {
             if value[..] != *args.at(2) {
                 continue;
             }

@@ -7,7 +7,7 @@ use weir_model::parts::RowType;
 
 use super::integer;
 use crate::args::Args;
-use crate::collection::{Collection, End};
+use crate::collection::{Collection, End, Walk};
 use crate::context::Context;
 use crate::error::{Error, NO_SUCH_KEY, Outcome, SYNTAX};
 use crate::events::Classes;
@@ -156,13 +156,14 @@ pub async fn lset(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 /// The number of the first value that is equal to `element`.
 async fn find(cx: &mut Context<'_>, list: &Collection<'_>, element: &[u8]) -> Outcome<Option<u64>> {
-    let mut left = 0..list.len();
-    while !left.is_empty() {
-        let values = list.some_values(cx, left.clone(), false).await?;
-        if let Some(place) = values.iter().position(|value| value[..] == *element) {
-            return Ok(Some(left.start + place as u64));
+    let mut walk = Walk::new(0..list.len(), false);
+    while !walk.is_done() {
+        let numbers = walk.numbers();
+        for (index, value) in numbers.zip(list.some_values(cx, &mut walk).await?) {
+            if value[..] == *element {
+                return Ok(Some(index));
+            }
         }
-        left.start += values.len() as u64;
         cx.yields().now().await;
     }
     Ok(None)

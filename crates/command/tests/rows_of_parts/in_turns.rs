@@ -75,6 +75,19 @@ fn s14_commands_go_on_to_the_next_key_of_an_element_in_turns() {
     assert!(turns >= 2 * KEYS / TURN_KEYS, "{turns}");
 }
 
+/// Some thousand of them may stand in as many parts as a page of long values has.
+#[test]
+fn s14_commands_go_on_to_the_next_short_value_of_a_list_in_turns() {
+    const VALUES: usize = 20 * TURN_KEYS;
+    let mut store = Store::default();
+    assert_eq!(store.ask(&format!("RPUSH list{}", " v".repeat(VALUES))), format!(":{VALUES}\r\n"));
+    for line in ["LPOS list none", "LPOS list none RANK -1", "LREM list 0 none", "LINSERT list BEFORE none x"] {
+        let turns = turns_of(&store, &words(line, std::iter::empty(), ""));
+        // All values of a chunk are looked at in one turn.
+        assert!(turns >= VALUES / (TURN_KEYS + 64), "{line}: {turns} turns");
+    }
+}
+
 #[test]
 fn commands_that_hold_all_of_their_rows_take_a_bounded_number_of_them() {
     const KEYS_MAX: usize = 10_000;

@@ -159,6 +159,25 @@ fn short_values_stand_together_and_what_is_written_for_one_of_them_is_bounded() 
     assert_eq!(store.problems(), Vec::<String>::new());
 }
 
+/// Before a value there may be a chunk that reaches to it, but not where the page before has ended.
+#[test]
+fn pages_of_a_list_do_not_read_parts_again() {
+    for (first, push, beside) in [(0, "RPUSH l a", 63), (-3000, "LPUSH l a", 0)] {
+        let mut store = with_list(first, 0..3000);
+        store.ask(push);
+        let mut paged = |line: &str| {
+            let before = store.paged.load(Ordering::Relaxed);
+            assert!(!store.ask(line).starts_with('-'), "{line}");
+            store.paged.load(Ordering::Relaxed) - before
+        };
+        for line in ["LRANGE l 0 -1", "LPOS l none", "LPOS l none RANK -1"] {
+            assert_eq!(paged(line), 3001, "{line}, from {first}");
+        }
+        // Only the first page looks for such a chunk.
+        assert_eq!(paged("LRANGE l 1000 -1"), 2001 + beside, "from {first}");
+    }
+}
+
 /// The values on both sides of those that stay are in the chunk of these.
 #[test]
 fn values_are_taken_out_of_a_chunk_from_both_ends_at_once() {

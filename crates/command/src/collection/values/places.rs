@@ -4,15 +4,11 @@ use std::ops::{Bound, RangeInclusive};
 
 use weir_model::parts::list::{CHUNK_VALUES_MAX, Chunk, ListPart, chunk_index};
 
+use super::walk::PAGE_VALUES;
 use super::*;
 use crate::context::{StoredPartsPage, Subkeys};
 use crate::reply::Replies;
 use crate::stored_parts::StoredPart;
-
-/// How many values are read between two turns, where each is a part by itself.
-const PAGE_VALUES: usize = 1000;
-/// How many parts are read between two turns, where some may be chunks.
-const PAGE_PARTS: usize = 128;
 
 /// How far a chunk goes from its anchor at most.
 const REACH: i64 = CHUNK_VALUES_MAX as i64 - 1;
@@ -95,13 +91,14 @@ pub(super) struct ValuesPage {
 }
 
 impl ValuesPage {
-    /// The values of `parts` at the positions `wanted`, from the first one on or in `reverse` from the last one; `None`
-    /// if there are none.
+    /// The values of `parts` at the positions `wanted`, from the first one on or in `reverse` from the last one, up to
+    /// the part with the last of [`PAGE_VALUES`]; `None` if there are none.
     ///
     /// # Errors
     /// A value is missing.
     fn new(parts: StoredPartsPage, wanted: &RangeInclusive<i64>, reverse: bool) -> Outcome<Option<Self>> {
         let (first, last) = (*wanted.start(), *wanted.end());
+        let begin = if reverse { last } else { first };
         let (mut used, mut reached) = (0..0, None);
         for (number, part) in parts.iter().enumerate() {
             let positions = positions_of(part)?;
@@ -115,8 +112,7 @@ impl ValuesPage {
             }
             let (near, far) = if reverse { (end, start) } else { (start, end) };
             let expected = match reached {
-                None if reverse => Some(last),
-                None => Some(first),
+                None => Some(begin),
                 Some(reached) if reverse => i64::checked_sub(reached, 1),
                 Some(reached) => i64::checked_add(reached, 1),
             };
@@ -125,6 +121,9 @@ impl ValuesPage {
             }
             used = if reached.is_none() { number..number + 1 } else { used.start..number + 1 };
             reached = Some(far);
+            if begin.abs_diff(far) + 1 >= PAGE_VALUES as u64 {
+                break;
+            }
         }
         let Some(reached) = reached else { return Ok(None) };
         let positions = if reverse { reached..=last } else { first..=reached };
@@ -227,20 +226,17 @@ impl Collection<'_> {
         Err(MISSING)
     }
 
-    /// A page of the values with the numbers in `range`, which is not empty, of a spread list: the first ones, or in
-    /// `reverse` order the last ones.
-    pub(super) async fn values_page(
-        &self,
-        cx: &mut Context<'_>,
-        range: Range<u64>,
-        reverse: bool,
-    ) -> Outcome<ValuesPage> {
-        let wanted = self.position(range.start, 0)?..=self.position(range.end, -1)?;
-        let values = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+    /// The next page of `walk`, which is not done, through a spread list.
+    pub(super) async fn values_page(&self, cx: &mut Context<'_>, walk: &mut Walk) -> Outcome<ValuesPage> {
+        let (Range { start, end }, reverse) = (walk.left.clone(), walk.reverse);
+        let wanted = self.position(start, 0)?..=self.position(end, -1)?;
+        let values = usize::try_from(end - start).unwrap_or(usize::MAX);
         let (subkeys, limit) = match self.list_detail()?.ends {
             None => (between(*wanted.start(), *wanted.end(), reverse), values.min(PAGE_VALUES)),
             Some(ends) => {
-                (self.around(ends, &range, &wanted, reverse), values.saturating_add(REACH as usize).min(PAGE_PARTS))
+                let is_outermost = if reverse { end == self.len() } else { start == 0 };
+                let beside = if walk.is_at_part || is_outermost { 0 } else { REACH as usize };
+                (self.around(ends, walk, &wanted), values.min(walk.parts) + beside)
             }
         };
         let mut left = Some(subkeys);
@@ -248,29 +244,30 @@ impl Collection<'_> {
             let mut page = cx.stored_parts(self.key, self.life(), subkeys, limit).await?;
             left = page.next.take();
             if let Some(page) = ValuesPage::new(page, &wanted, reverse)? {
+                walk.pass(page.len(), page.used.len());
                 return Ok(page);
             }
         }
         Err(MISSING)
     }
 
-    /// All parts that may have values at the positions `wanted`, which are those of the numbers in `range`: a chunk may
+    /// All parts that may have values at the positions `wanted`, which are those that are left of `walk`: a chunk may
     /// begin before these, and its key is that of its anchor.
-    fn around(&self, ends: [EndPart; 2], range: &Range<u64>, wanted: &RangeInclusive<i64>, reverse: bool) -> Subkeys {
+    fn around(&self, ends: [EndPart; 2], walk: &Walk, wanted: &RangeInclusive<i64>) -> Subkeys {
         let (first, last) = (*wanted.start(), *wanted.end());
         let from = match ends[End::Front as usize] {
-            _ if first < 0 => first,
+            _ if first < 0 || (walk.is_at_part && !walk.reverse) => first,
             // Beyond the list's end there are only deleted parts, through which nobody wants to go.
-            EndPart::Chunk(anchor) if range.start == 0 => anchor,
-            _ if range.start == 0 => first,
+            EndPart::Chunk(anchor) if walk.left.start == 0 => anchor,
+            _ if walk.left.start == 0 => first,
             _ => (first - REACH).max(0),
         };
         let to = match ends[End::Back as usize] {
-            _ if last >= 0 => last,
-            EndPart::Chunk(anchor) if range.end == self.len() => anchor,
-            _ if range.end == self.len() => last,
+            _ if last >= 0 || (walk.is_at_part && walk.reverse) => last,
+            EndPart::Chunk(anchor) if walk.left.end == self.len() => anchor,
+            _ if walk.left.end == self.len() => last,
             _ => last.saturating_add(REACH).min(-1),
         };
-        between(from, to, reverse)
+        between(from, to, walk.reverse)
     }
 }

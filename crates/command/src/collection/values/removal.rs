@@ -80,11 +80,10 @@ impl Collection<'_> {
         let mut renewed = cx.new_collection(self.key, RowType::List);
         renewed.expire_at_ms = self.expire_at_ms;
         let end = if reverse { End::Front } else { End::Back };
-        let mut left = kept;
-        while !left.is_empty() {
+        let mut walk = Walk::new(kept, reverse);
+        while !walk.is_done() {
             let mut stay = Vec::new();
-            for value in self.some_values(cx, left.clone(), reverse).await? {
-                take_index(&mut left, reverse);
+            for value in self.some_values(cx, &mut walk).await? {
                 if !is_gone(&value) {
                     budget.spend(&value)?;
                     stay.push(value);
@@ -110,10 +109,10 @@ impl Collection<'_> {
         reverse: bool,
     ) -> Outcome<u64> {
         let (mut found, mut count) = (Vec::new(), 0);
-        let mut left = 0..self.len();
-        while !left.is_empty() && count < limit {
-            for value in self.some_values(cx, left.clone(), reverse).await? {
-                let index = take_index(&mut left, reverse);
+        let mut walk = Walk::new(0..self.len(), reverse);
+        while !walk.is_done() && count < limit {
+            let numbers = walk.numbers();
+            for (index, value) in numbers.zip(self.some_values(cx, &mut walk).await?) {
                 if count < limit && value[..] == *element {
                     count += 1;
                     // If there are more, their number is enough.
@@ -170,10 +169,10 @@ impl Collection<'_> {
         let (unmoved, len) = (gap_at(found, self.len(), still), self.len());
         let (mut going, mut returning) = (Vec::new(), Vec::new());
         for (end, values) in [(End::Front, unmoved.start), (End::Back, len - unmoved.end)] {
-            let (mut moved, mut left) = (Vec::new(), 0..len);
+            let (mut moved, mut numbers) = (Vec::new(), Walk::new(0..len, end == End::Back).numbers());
             let taken = self
                 .look_through_end(cx, end, values, |value| {
-                    let index = take_index(&mut left, end == End::Back);
+                    let index = numbers.next().ok_or(MISSING)?;
                     if found.binary_search(&index).is_err() {
                         budget.spend(value.bytes())?;
                         moved.push(value.to_value());

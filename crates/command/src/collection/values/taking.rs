@@ -88,7 +88,7 @@ impl Collection<'_> {
             if values.len() > 1 && bytes > TAKEN_BYTES_MAX { Err(TOO_MUCH) } else { Ok(()) }
         };
         if self.packed().is_some() {
-            self.some_values(cx, going, reverse).await?.into_iter().try_for_each(take)?;
+            self.some_values(cx, &mut Walk::new(going, reverse)).await?.into_iter().try_for_each(take)?;
             self.keep_packed(cx, &kept, bytes)?;
             return Ok(values);
         }
@@ -115,16 +115,17 @@ impl Collection<'_> {
         mut tell: impl FnMut(ValueOnPage<'_>) -> Outcome,
     ) -> Outcome<Taken> {
         let mut taken = Taken { values, ..Taken::default() };
-        let (mut left, reverse) = match end {
+        let (going, reverse) = match end {
             End::Front => (0..values, false),
             End::Back => (self.len() - values..self.len(), true),
         };
-        if left.is_empty() {
+        if going.is_empty() {
             return Ok(taken);
         }
-        let (list, going) = (self.positions()?, self.position(left.start, 0)?..=self.position(left.end, -1)?);
-        while !left.is_empty() {
-            let page = self.values_page(cx, left.clone(), reverse).await?;
+        let mut walk = Walk::new(going.clone(), reverse);
+        let (list, going) = (self.positions()?, self.position(going.start, 0)?..=self.position(going.end, -1)?);
+        while !walk.is_done() {
+            let page = self.values_page(cx, &mut walk).await?;
             page.each(|value| {
                 taken.bytes += bytes_of(value.bytes());
                 tell(value)
@@ -133,10 +134,8 @@ impl Collection<'_> {
                 let (part, positions) = part?;
                 taken.note(part, &positions, &list, &going);
             }
-            let read = page.len() as u64;
-            left = if reverse { left.start..left.end - read } else { left.start + read..left.end };
             drop(page);
-            cx.end_step(!left.is_empty()).await;
+            cx.end_step(!walk.is_done()).await;
         }
         Ok(taken)
     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use weir_model::parts::RowType;
 
 use super::{ELEMENT_BYTES, Room};
-use crate::collection::Collection;
+use crate::collection::{Collection, Walk};
 use crate::context::Context;
 use crate::error::Outcome;
 use crate::turn::sort_in_turns;
@@ -71,14 +71,13 @@ async fn values(
     reverse: bool,
     room: &mut Room,
 ) -> Outcome<Vec<Vec<u8>>> {
-    let (mut elements, mut left) = (Vec::new(), range);
-    while !left.is_empty() {
-        let some = list.some_values(cx, left.clone(), reverse).await?;
+    let (mut elements, mut walk) = (Vec::new(), Walk::new(range, reverse));
+    while !walk.is_done() {
+        let some = list.some_values(cx, &mut walk).await?;
         cx.copied_parts(some.len());
         for value in some {
             room.take(ELEMENT_BYTES + value.len())?;
             elements.push(value.to_vec());
-            left = if reverse { left.start..left.end - 1 } else { left.start + 1..left.end };
         }
         cx.yields().now().await;
     }
