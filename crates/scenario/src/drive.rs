@@ -8,20 +8,22 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use weir_io::{Error, Nanos, Result, Rng, sleep_until};
 use weir_model::Batch;
-use weir_node::{Behaviour, Machine, Node, NodeConfig};
+use weir_node::{Behaviour, Machine, Node, NodeConfig, PartitionSlot, SlotState};
 
 use crate::closed::Choices;
 use crate::data::WARM_KEY;
 use crate::load::Clients;
 use crate::mix::{Kind, Mix, Pace};
-use crate::outcome::{After, Bytes, Latency, Outcome, Run, Second, Spread, Stalls};
+use crate::outcome::{After, Bytes, Latency, Outcome, Run, Second, Spread, Stalls, Waking};
 use crate::pattern::{SECOND, Schedule};
 use crate::plan::{Plan, QUIET_SHARE};
-use crate::preload::partitions;
+use crate::preload::{partitions, slots};
 use crate::progress::fit;
 use crate::seen;
 use crate::tally::Tally;
+use crate::visits::Visits;
 use crate::watch::Watch;
+use crate::written::Written;
 
 /// Runs `plan` under `profile`, whose settings are `config`, on `machine`, which has the preloaded data. `world` names
 /// the machine.
@@ -38,20 +40,25 @@ pub async fn run(
 ) -> Result<Run> {
     let clock = Arc::clone(&machine.clock);
     let node = Node::open(config, machine.clone()).await?;
-    let partitions = partitions(&node, plan).await?;
-    for partition in &partitions {
-        let mut batch = Batch::new();
-        batch.put(&WARM_KEY, &[]);
-        partition.write(&batch).await?.await?;
+    if plan.visits.is_none() {
+        for partition in partitions(&node, plan).await? {
+            let mut batch = Batch::new();
+            batch.put(&WARM_KEY, &[]);
+            partition.write(&batch).await?.await?;
+        }
     }
-    let mut watch = Watch::new(partitions.clone(), Arc::clone(node.ledger()));
+    let slots = slots(&node, plan).await?;
+    let checked = if plan.visits.is_some() { slots.len() } else { 0 };
+    let written: Vec<Arc<Mutex<Written>>> = (0..checked).map(|_| Arc::default()).collect();
+    let mut watch = Watch::new(slots.clone(), Arc::clone(node.ledger()));
     let (start, stalls_before, behaviour) = (watch.bytes(), watch.stalls(), node.behaviour());
     let of_each_before = (watch.bytes_of_each(), watch.stalls_of_each());
     let load = Load {
         plan,
         node: &node,
         machine: &machine,
-        partitions: &partitions,
+        slots: &slots,
+        written: &written,
         failure: Arc::default(),
         busy: Arc::default(),
     };
@@ -81,8 +88,24 @@ pub async fn run(
         sleep_until(&clock, clock.now() + SECOND / 10).await;
         load.check()?;
     }
-    let series = watch.series;
+    let read_back = match plan.visits {
+        None => None,
+        Some(visits) => Some(read_back(&load, visits).await?),
+    };
+    let (series, woken) = (watch.series, watch.woken);
     let tally = tally.lock();
+    let most = |of: fn(&Second) -> u64| series.iter().map(of).max().unwrap_or(0);
+    let waking = read_back.map(|back| Waking {
+        awake_max: most(|second| second.awake),
+        woken,
+        asleep: tally.by_state.asleep(),
+        awake: tally.by_state.awake(),
+        memory_peak_bytes: most(|second| second.held),
+        memory_limit_bytes: config.write_memory_bytes + config.cache_bytes as u64,
+        slept: back.slept,
+        read_back: back.items,
+        lost: tally.by_state.lost + back.lost,
+    });
     let mut outcome = Outcome {
         params: params(plan, config),
         stalls,
@@ -90,6 +113,7 @@ pub async fn run(
         utilisation_backlogged,
         stages: watch.changes,
         after,
+        waking,
         ..seen::outcome(plan, world, profile, &tally, &series, bytes)
     };
     for (index, row) in outcome.tenants.iter_mut().enumerate() {
@@ -107,7 +131,9 @@ struct Load<'a> {
     plan: &'a Plan,
     node: &'a Node,
     machine: &'a Machine,
-    partitions: &'a [Arc<weir_node::Partition>],
+    slots: &'a [Arc<PartitionSlot>],
+    /// What each partition's clients have written; nothing is noted where partitions do not sleep.
+    written: &'a [Arc<Mutex<Written>>],
     /// Why the first write failed.
     failure: Arc<Mutex<Option<Error>>>,
     /// Queues of writes that are not empty, and partitions whose reads are not all answered.
@@ -118,19 +144,20 @@ impl Load<'_> {
     /// Sends what the plan says from `from` until `until`; when `quiet`, a small share of the writes that were bought,
     /// and all reads.
     fn send(&self, from: Nanos, until: Nanos, quiet: bool) -> Arc<Mutex<Tally>> {
-        let tally = Arc::new(Mutex::new(Tally::new(self.partitions.len(), self.plan.even_from().unwrap_or(0))));
+        let tally = Arc::new(Mutex::new(Tally::new(self.slots.len(), self.plan.even_from().unwrap_or(0))));
         let mut seed = Rng::new(self.plan.args.seed ^ from);
         let shared = self.plan.mix().is_none().then(|| self.plan.choices().map(Arc::new));
-        for (index, partition) in self.partitions.iter().enumerate() {
+        for (index, slot) in self.slots.iter().enumerate() {
             // Each partition of a mix has new items of its own.
             let [of_reads, of_writes] = shared.clone().unwrap_or_else(|| self.plan.choices().map(Arc::new));
             let clients = Clients {
-                partition: Arc::clone(partition),
+                slot: Arc::clone(slot),
                 index,
                 sizes: self.plan.sizes(),
                 clock: Arc::clone(&self.machine.clock),
                 spawn: Arc::clone(&self.machine.spawn),
                 tally: Arc::clone(&tally),
+                written: self.written.get(index).cloned(),
             };
             let mut rng = seed.fork("clients");
             let (writes, reads) = match quiet {
@@ -225,6 +252,39 @@ async fn rest(load: &Load<'_>, watch: &mut Watch, from: Nanos, seconds: u64, bar
         read_latency_us: Latency::of(&tally.reads),
         stalls,
     })
+}
+
+/// What was found of all that had been written.
+#[derive(Default)]
+struct ReadBack {
+    /// Partitions that slept before they were read.
+    slept: u64,
+    /// Items that were written.
+    items: u64,
+    /// Those of them that are not as they were acknowledged.
+    lost: u64,
+}
+
+/// Waits until all partitions sleep, and then reads everything that was written.
+async fn read_back(load: &Load<'_>, visits: Visits) -> Result<ReadBack> {
+    let clock = &load.machine.clock;
+    let asleep = || load.slots.iter().filter(|slot| slot.state() == SlotState::Asleep).count();
+    // Half as long again as the visits say, and then each has to be flushed.
+    let until = clock.now() + 3 * visits.asleep_after + 60 * SECOND;
+    while asleep() < load.slots.len() && clock.now() < until {
+        sleep_until(clock, clock.now() + SECOND).await;
+    }
+    let mut back = ReadBack { slept: asleep() as u64, ..ReadBack::default() };
+    for (slot, written) in load.slots.iter().zip(load.written) {
+        let items = written.lock().all();
+        for (key, last) in items {
+            let row = slot.partition().await?.get(&key).await?;
+            let value = row.as_ref().and_then(|row| row.value());
+            back.items += 1;
+            back.lost += u64::from(!written.lock().is_kept(last, value.map(|value| &**value)));
+        }
+    }
+    Ok(back)
 }
 
 fn tell(bar: &ProgressBar, second: &Second) {

@@ -16,6 +16,7 @@ pub mod out;
 pub mod args;
 pub mod bursts;
 pub mod by_kind;
+pub mod by_state;
 pub mod capacity;
 pub mod cases;
 pub mod choice;
@@ -41,7 +42,10 @@ pub mod steadiness;
 pub mod table;
 pub mod tally;
 pub mod trace;
+pub mod visits;
+pub mod waking;
 pub mod watch;
+pub mod written;
 pub mod ycsb;
 
 use crate::outcome::{Outcome, Run};
@@ -54,7 +58,7 @@ use crate::plan::Plan;
 pub fn deliver(plan: &Plan, runs: &[Run]) -> Result<(), String> {
     let outcomes: Vec<&Outcome> = runs.iter().map(|run| &run.outcome).collect();
     if !save::is_stdout(plan.args.json.as_deref()) {
-        print!("\n{}{}", table::outcomes(&outcomes), steadiness::table(&outcomes));
+        print!("\n{}{}{}", table::outcomes(&outcomes), steadiness::table(&outcomes), waking::table(&outcomes));
     }
     if let Some(path) = &plan.args.json {
         save::json(path, &outcomes)?;

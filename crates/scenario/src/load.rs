@@ -8,10 +8,10 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use weir_io::{Clock, Error, Nanos, Result, Rng, Spawn, sleep_until};
+use weir_io::{Clock, Error, ErrorKind, Nanos, Result, Rng, Spawn, sleep_until};
 use weir_model::Batch;
 use weir_model::engine::Range;
-use weir_node::Partition;
+use weir_node::PartitionSlot;
 
 use crate::choice::Choice;
 use crate::data::{Sizes, fill};
@@ -19,6 +19,7 @@ use crate::mix::Kind;
 use crate::pattern::{SECOND, Schedule};
 use crate::queue::{Queue, Target};
 use crate::tally::Tally;
+use crate::written::Written;
 
 /// Reads of a partition in flight; reads beyond this number are counted as failed.
 const READS_MAX: usize = 1024;
@@ -26,8 +27,8 @@ const READS_MAX: usize = 1024;
 /// One partition's clients.
 #[derive(Clone)]
 pub struct Clients {
-    /// The partition that they ask.
-    pub partition: Arc<Partition>,
+    /// The partition that they ask, awake or asleep.
+    pub slot: Arc<PartitionSlot>,
     /// Its number, from 0.
     pub index: usize,
     /// What items are like.
@@ -38,6 +39,8 @@ pub struct Clients {
     pub spawn: Arc<dyn Spawn>,
     /// Where operations are counted.
     pub tally: Arc<Mutex<Tally>>,
+    /// What they have written, if it is to be checked. Then only one write is under way at a time.
+    pub written: Option<Arc<Mutex<Written>>>,
 }
 
 impl Clients {
@@ -69,9 +72,11 @@ impl Clients {
         for at in times {
             sleep_until(&self.clock, at).await;
             if Arc::strong_count(&under_way) > READS_MAX {
+                let (is_awake, waited) = (self.is_awake(), self.clock.now() - at);
                 let mut tally = self.tally.lock();
                 tally.partition_reads[self.index].0 += 1;
                 tally.reads_failed += 1;
+                tally.by_state.note(is_awake, waited, false);
                 continue;
             }
             let (clients, ticket, item) = (self.clone(), Arc::clone(&under_way), choice.draw(&mut rng));
@@ -114,10 +119,13 @@ impl Clients {
         let Operation { kind, item, at, .. } = operation;
         if matches!(kind, Kind::Get | Kind::Scan | Kind::Modify) {
             self.tally.lock().partition_reads[self.index].0 += 1;
+            let is_awake = self.is_awake();
             let found = self.read_one(operation).await;
+            let waited = self.clock.now() - at;
             let mut tally = self.tally.lock();
+            tally.by_state.note(is_awake, waited, matches!(found, Ok(true)));
             match found {
-                Ok(true) => tally.read(self.index, self.clock.now() - at),
+                Ok(true) => tally.read(self.index, waited),
                 _ => {
                     tally.reads_failed += 1;
                     return Ok(());
@@ -139,16 +147,43 @@ impl Clients {
     async fn read_one(&self, Operation { kind, item, entries, .. }: Operation) -> Result<bool> {
         let key = self.sizes.key(item);
         if kind != Kind::Scan {
-            return Ok(self.partition.get(&key).await?.is_some());
+            return self.get(&key).await;
         }
         let from = Bound::Included(key.to_vec());
-        let mut scan = self.partition.scan(Range { from, to: Bound::Unbounded, reverse: false }).await?;
+        let partition = self.slot.partition().await?;
+        let mut scan = partition.scan(Range { from, to: Bound::Unbounded, reverse: false }).await?;
         scan.expect(entries as usize);
         let mut found = 0;
         while found < entries && scan.next().await?.is_some() {
             found += 1;
         }
         Ok(found > 0)
+    }
+
+    /// Reads the item of `key`, and returns whether it was there. Counts it as lost if it is older than what was
+    /// acknowledged.
+    async fn get(&self, key: &[u8]) -> Result<bool> {
+        let last = self.written.as_ref().and_then(|written| written.lock().last(key));
+        let row = self.slot.partition().await?.get(key).await?;
+        if let (Some(written), Some(last)) = (&self.written, last) {
+            let value = row.as_ref().and_then(|row| row.value());
+            let is_kept = written.lock().is_kept(last, value.map(|value| &**value));
+            self.tally.lock().by_state.lost += u64::from(!is_kept);
+        }
+        Ok(row.is_some())
+    }
+
+    /// Stores one pair. A partition that is just going to sleep writes nothing; it is asked again when it is awake.
+    async fn store(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        let mut batch = Batch::new();
+        batch.put(key, value);
+        loop {
+            let partition = self.slot.partition().await?;
+            match partition.write(&batch).await {
+                Err(error) if error.kind() == ErrorKind::Closed && !self.slot.has(&partition) => {}
+                outcome => return outcome?.await,
+            }
+        }
     }
 }
 
@@ -169,8 +204,14 @@ impl Target for Clients {
     }
 
     async fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        let mut batch = Batch::new();
-        batch.put(key, value);
-        self.partition.write(&batch).await?.await
+        let Some(written) = &self.written else { return self.store(key, value).await };
+        let (number, value) = written.lock().begin(value);
+        self.store(key, &value).await?;
+        written.lock().acknowledge(key, number);
+        Ok(())
+    }
+
+    fn is_awake(&self) -> bool {
+        self.slot.awake().is_some()
     }
 }

@@ -58,6 +58,9 @@ pub struct Outcome {
     /// How even the service was, if the scenario is about that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steadiness: Option<Steadiness>,
+    /// How partitions that slept were woken, if the scenario lets them sleep.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waking: Option<Waking>,
     /// What was done in the seconds that count for evenness: all operations first, and then each kind.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub operations: Vec<OfKind>,
@@ -97,6 +100,40 @@ pub struct Steadiness {
     pub watermark_max: f64,
     /// Device bytes by cause in those seconds, and what users wrote.
     pub bytes: Bytes,
+}
+
+/// How partitions that slept were woken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Waking {
+    /// The most partitions that were awake at the end of a second.
+    pub awake_max: u64,
+    /// How often a partition was woken.
+    pub woken: u64,
+    /// Requests that found their partition asleep, on its way to sleep, or being woken.
+    pub asleep: Answered,
+    /// All other requests.
+    pub awake: Answered,
+    /// The most bytes that memtables, cached blocks, indexes and filters took at the end of a second.
+    pub memory_peak_bytes: u64,
+    /// How many bytes they may take.
+    pub memory_limit_bytes: u64,
+    /// Partitions that slept, of all, before everything was read back.
+    pub slept: u64,
+    /// Items that were read back after the load: all that were written.
+    pub read_back: u64,
+    /// Reads, during the load and after it, that did not give what was acknowledged before.
+    pub lost: u64,
+}
+
+/// Some requests, and how they were answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Answered {
+    /// How many were to be sent.
+    pub sent: u64,
+    /// Share of them that were done at most 10 ms after they were to be sent (0 to 1).
+    pub in_time: f64,
+    /// Their latency, from the intended send time, in microseconds.
+    pub latency_us: Latency,
 }
 
 /// One tenant's part of the load; it has one partition.
@@ -334,6 +371,12 @@ pub struct Second {
     /// Bytes a second that all partitions together may write from then on; `None` if nothing limits them.
     #[serde(default)]
     pub write_limit: Option<u64>,
+    /// Partitions that are awake.
+    #[serde(default)]
+    pub awake: u64,
+    /// Bytes in memtables and in the block cache, with indexes and filters of open tables.
+    #[serde(default)]
+    pub held: u64,
 }
 
 /// A run, with its time series.
@@ -395,6 +438,7 @@ pub(crate) mod tests {
             tenants: vec![tenant_row()],
             after: Some(after),
             steadiness: Some(Steadiness::default()),
+            waking: Some(Waking::default()),
             operations: vec![OfKind {
                 kind: "all".into(),
                 done: 4,
@@ -452,7 +496,7 @@ pub(crate) mod tests {
         assert_eq!(
             of(None),
             "scenario world profile params seed normally_served latency_us read_latency_us reads_in_time stalls mean_per_sec tail_per_sec \
-             served_per_sec reads_per_sec bytes background_amplification device_utilisation utilisation_backlogged stages memory_peak_bytes tenants after steadiness operations"
+             served_per_sec reads_per_sec bytes background_amplification device_utilisation utilisation_backlogged stages memory_peak_bytes tenants after steadiness waking operations"
         );
         let even = "mean_per_sec tail_per_sec worst_write_p99_us worst_read_p99_us watermark_mean watermark_max bytes";
         assert_eq!(of(Some("steadiness")), even);
@@ -476,13 +520,19 @@ pub(crate) mod tests {
 
     #[test]
     fn what_was_not_asked_for_is_left_out() {
-        let plain =
-            Outcome { reads_in_time: None, utilisation_backlogged: None, after: None, steadiness: None, ..outcome() };
+        let plain = Outcome {
+            reads_in_time: None,
+            utilisation_backlogged: None,
+            after: None,
+            steadiness: None,
+            waking: None,
+            ..outcome()
+        };
         let json = serde_json::to_string(&plain).expect("JSON");
         let all = serde_json::to_string(&outcome()).expect("JSON");
         let gone: Vec<String> =
             fields(&all, None).into_iter().filter(|name| !fields(&json, None).contains(name)).collect();
-        assert_eq!(gone, ["reads_in_time", "utilisation_backlogged", "after", "steadiness"]);
+        assert_eq!(gone, ["reads_in_time", "utilisation_backlogged", "after", "steadiness", "waking"]);
     }
 
     #[test]

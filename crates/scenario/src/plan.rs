@@ -10,6 +10,7 @@ use crate::choice::{Choice, Stored};
 use crate::data::Sizes;
 use crate::mix::{Kind, Mix, Pace, Popularity};
 use crate::pattern::{Pattern, Rates, SECOND};
+use crate::visits::Visits;
 
 /// Background bytes, read and written, for each byte of a user: measured by the FlexEngine paper for a full tree
 /// (FX-13).
@@ -67,6 +68,8 @@ pub struct Plan {
     pub given: Option<u64>,
     /// The memtables of a partition.
     pub buffers: Buffers,
+    /// How tenants are visited that sleep in between; `None` = partitions are always awake.
+    pub visits: Option<Visits>,
 }
 
 /// Memtables of a partition before any policy changes them; the sizes of levels 0 and 1 follow from them.
@@ -110,6 +113,7 @@ impl Plan {
             caps: None,
             given: None,
             buffers: Buffers::FLEXENGINE,
+            visits: None,
         })
     }
 
@@ -416,7 +420,8 @@ impl Plan {
         let told = self.given.is_none().then_some(self.args.bosr);
         let sold = self.mix().is_none().then(|| self.bosr());
         let ratio = json!({ "bosr": sold, "bosr_told": told, "compactions": self.compactions() });
-        let all = [serde_json::to_value(&self.args).ok(), Some(ratio), self.mix().map(|mix| of_mix(&mix)), Some(more)];
+        let (mix, visits) = (self.mix().map(|mix| of_mix(&mix)), self.visits.map(of_visits));
+        let all = [serde_json::to_value(&self.args).ok(), Some(ratio), mix, visits, Some(more)];
         all.into_iter()
             .flatten()
             .filter_map(|value| if let Value::Object(map) = value { Some(map) } else { None })
@@ -446,6 +451,11 @@ fn of_mix(mix: &Mix) -> Value {
         "entries_max": mix.entries_max,
         "warm_up_seconds": mix.warm_up,
     })
+}
+
+/// The parameters of `visits`.
+fn of_visits(visits: Visits) -> Value {
+    json!({ "at_once": visits.at_once, "asleep_after_seconds": visits.asleep_after / SECOND })
 }
 
 /// Operations a second on average over `seconds` of `rates`.

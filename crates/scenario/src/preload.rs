@@ -11,7 +11,7 @@ use weir_io::{Result, Rng};
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
 use weir_model::{Batch, TenantName};
-use weir_node::{Machine, Node, NodeConfig, Partition, TenantSpec};
+use weir_node::{Machine, Node, NodeConfig, Partition, PartitionSlot, TenantSpec};
 
 use crate::data::{Key, fill};
 use crate::plan::Plan;
@@ -35,13 +35,30 @@ pub fn tenant(index: usize) -> TenantName {
 pub async fn partitions(node: &Node, plan: &Plan) -> Result<Vec<Arc<Partition>>> {
     let mut partitions = Vec::new();
     for index in 0..usize::from(plan.args.partitions) {
-        let tenant = match node.tenant(&tenant(index)) {
-            Some(tenant) => tenant,
-            None => node.create_tenant(TenantSpec::new(tenant(index))).await?,
-        };
-        partitions.push(tenant.partitions()[0].partition().await?);
+        partitions.push(slot(node, index).await?.partition().await?);
     }
     Ok(partitions)
+}
+
+/// The places of these partitions, which stay asleep or awake.
+///
+/// # Errors
+/// A tenant cannot be created.
+pub async fn slots(node: &Node, plan: &Plan) -> Result<Vec<Arc<PartitionSlot>>> {
+    let mut slots = Vec::new();
+    for index in 0..usize::from(plan.args.partitions) {
+        slots.push(slot(node, index).await?);
+    }
+    Ok(slots)
+}
+
+/// The place of partition `index`, whose tenant is created if need be.
+async fn slot(node: &Node, index: usize) -> Result<Arc<PartitionSlot>> {
+    let tenant = match node.tenant(&tenant(index)) {
+        Some(tenant) => tenant,
+        None => node.create_tenant(TenantSpec::new(tenant(index))).await?,
+    };
+    Ok(Arc::clone(&tenant.partitions()[0]))
 }
 
 /// Writes all of it on `machine`, which should have an unlimited device. `bar` advances with every item.

@@ -41,7 +41,8 @@ pub fn config(name: &str, plan: &Plan) -> Result<NodeConfig, String> {
         Some(_) => Bandwidth { device, capacity: Capacity::default(), background: plan.device() },
         None => sold(plan, device),
     };
-    let config = NodeConfig { profile, bandwidth: Some(bandwidth), ..base(plan, plan.tree()) };
+    let hibernate_after = plan.visits.map_or(0, |visits| visits.asleep_after);
+    let config = NodeConfig { profile, bandwidth: Some(bandwidth), hibernate_after, ..base(plan, plan.tree()) };
     if !profile.shares_within_a_delay() {
         return Ok(config);
     }

@@ -8,14 +8,11 @@ use std::future::Future;
 use parking_lot::Mutex;
 use weir_io::{Nanos, Rng};
 
+use crate::by_state::DONE;
 use crate::choice::Choice;
 use crate::data::{Sizes, fill};
 use crate::pattern::Schedule;
 use crate::tally::Tally;
-
-/// A write that is done within this time after it was to be sent counts for [`Sent::done`]: the 10 ms of the peer's own
-/// papers.
-const DONE: Nanos = 10_000_000;
 
 /// The store of one partition, and the time it lives in.
 pub trait Target: Sync {
@@ -30,6 +27,11 @@ pub trait Target: Sync {
 
     /// Stores one pair; the future is done when the write is acknowledged.
     fn put(&self, key: &[u8], value: &[u8]) -> impl Future<Output = Result<(), Self::Failure>> + Send;
+
+    /// Whether the store is ready, and need not be woken first.
+    fn is_awake(&self) -> bool {
+        true
+    }
 
     /// Whether nobody needs another operation.
     fn is_over(&self) -> bool {
@@ -58,7 +60,7 @@ pub struct Queue<'a> {
 pub struct Sent {
     /// Writes that were to be sent.
     pub all: u64,
-    /// Writes that were done within 10 ms.
+    /// Writes that were done within 10 ms ([`DONE`]).
     pub done: u64,
     /// The same, less the time by which a sender that had nothing to do until then woke up late: the machine is to
     /// blame for that, or whoever took its processors.
@@ -82,12 +84,16 @@ impl Queue<'_> {
             }
             sent.all += 1;
             if target.now() >= self.until || target.is_over() {
-                self.tally.lock().wrote(self.partition, target.now() - at, false);
+                let (is_awake, waited) = (target.is_awake(), target.now() - at);
+                let mut tally = self.tally.lock();
+                tally.wrote(self.partition, waited, false);
+                tally.by_state.note(is_awake, waited, false);
                 continue;
             }
             let item = self.choice.draw(&mut rng);
             let value = &mut longest[..self.sizes.value_bytes(item)];
             fill(value, &mut rng);
+            let is_awake = target.is_awake();
             target.put(&self.sizes.key(item), value).await?;
             self.choice.is_stored(item);
             let waited = target.now() - at;
@@ -96,6 +102,7 @@ impl Queue<'_> {
             let mut tally = self.tally.lock();
             tally.wrote(self.partition, waited, true);
             tally.by_kind.note(self.choice.kind_of_write(), waited);
+            tally.by_state.note(is_awake, waited, true);
         }
         Ok(sent)
     }

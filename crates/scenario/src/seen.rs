@@ -38,6 +38,7 @@ pub fn outcome(plan: &Plan, world: &str, profile: &str, tally: &Tally, series: &
         tenants: tally.rows(plan.sizes()),
         after: None,
         operations: if plan.mix().is_some() { tally.by_kind.rows() } else { Vec::new() },
+        waking: None,
         steadiness: plan.even_from().map(|second| steadiness::of(&load[load.len().min(second as usize)..])),
     }
 }

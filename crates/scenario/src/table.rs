@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::mix::{Mix, Pace};
 use crate::outcome::Outcome;
-use crate::pattern::Pattern;
+use crate::pattern::{Pattern, SECOND};
 use crate::plan::Plan;
 
 /// What is the same for all runs: a few lines before they begin.
@@ -41,6 +41,16 @@ pub fn heading(plan: &Plan) -> String {
         shape
             .mixed
             .then(|| "of ten items six have a quarter of that, three have it, one has 5.5 times as much".to_owned()),
+        plan.visits.map(|visits| {
+            let memtables = plan.write_memory_bytes() / plan.tree().write_buffer_bytes as u64;
+            let items = plan.cache_bytes() as u64 / (plan.items() * u64::from(args.item_bytes));
+            format!(
+                "{} of them asked at a time; asleep after {} s without a request; memory for a memtable for each of {memtables}, \
+                 and all items of {items}",
+                visits.at_once,
+                visits.asleep_after / SECOND
+            )
+        }),
         (shape.debt > 0.0).then(|| {
             let (runs, above) = (plan.preload_runs(), shape.debt * 100.0);
             format!("level 0 begins with {runs} runs, each level {above:.0} % above its target")

@@ -5,6 +5,7 @@ use weir_admission::cost::{read_units, write_units};
 use weir_io::Nanos;
 
 use crate::by_kind::ByKind;
+use crate::by_state::ByState;
 use crate::data::Sizes;
 use crate::outcome::{Latency, Operations, Second, Stalls, TenantRow};
 use crate::pattern::SECOND;
@@ -39,6 +40,8 @@ pub struct Tally {
     pub reads_failed: u64,
     /// Every operation once, by kind, in the seconds that count.
     pub by_kind: ByKind,
+    /// Reads, and writes of queues, by whether their partition was awake when they were sent.
+    pub by_state: ByState,
     /// What each partition's clients saw.
     of_each: Vec<OfOne>,
     /// Seconds that have ended.
@@ -80,6 +83,7 @@ impl Tally {
             partition_reads: vec![(0, 0); partitions],
             reads_failed: 0,
             by_kind: ByKind::new(warm_up),
+            by_state: ByState::default(),
             of_each: (0..partitions).map(|_| OfOne::new()).collect(),
             seconds: 0,
         }

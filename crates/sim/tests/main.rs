@@ -22,6 +22,7 @@ mod rows_of_parts;
 mod shared_log;
 mod sharers;
 mod shortage;
+mod sleepers;
 mod slow;
 mod steady;
 mod tamper;

@@ -150,7 +150,7 @@ impl Fleet for Weir {
     }
 
     fn bytes_of_each(&self) -> Option<Vec<Bytes>> {
-        Some(bytes_of_each(self.node.ledger(), &self.partitions))
+        Some(bytes_of_each(self.node.ledger(), self.partitions.iter().map(|partition| partition.owner())))
     }
 
     fn shape(&self) -> String {

@@ -6,6 +6,7 @@ mod density;
 mod scenario;
 mod shape;
 mod shortage;
+mod sleepers;
 mod steady;
 mod ycsb;
 
@@ -15,5 +16,6 @@ pub use density::Density;
 pub use scenario::{Replay, Scenario, Surge, Waves};
 pub use shape::Shape;
 pub use shortage::Shortage;
+pub use sleepers::Sleepers;
 pub use steady::Steady;
 pub use ycsb::Ycsb;

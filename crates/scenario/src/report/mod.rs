@@ -44,6 +44,7 @@ pub fn page(plan: &Plan, runs: &[Run], stages: &[&str]) -> String {
         "reads": any(|second| second.read_us[2] > 0.0),
         "after": runs.iter().any(|run| run.outcome.after.is_some()),
         "even": runs.iter().any(|run| run.outcome.steadiness.is_some()),
+        "sleep": runs.iter().any(|run| run.outcome.waking.is_some()),
         "runs": runs.iter().zip(devices).map(|(run, device)| one(run, device, every, stages.len())).collect::<Vec<_>>(),
         "footer": format!("Normally served: done at most 1 ms after the intended send time. {same}Bytes are divided by the scale, times are not."),
     });
@@ -80,7 +81,7 @@ fn title(plan: &Plan, runs: &[Run]) -> String {
 }
 
 fn lead(plan: &Plan) -> String {
-    if plan.mix().is_some() {
+    if plan.mix().is_some() || plan.visits.is_some() {
         return heading(plan);
     }
     format!(
@@ -146,6 +147,8 @@ fn one(run: &Run, device: u64, every: usize, stages: usize) -> Value {
         "write_us": worst(|second| second.write_us),
         "read_us": worst(|second| second.read_us),
         "memory": mean(|second| second.memory),
+        "awake": mean(|second| second.awake),
+        "held": mean(|second| second.held),
         "watermark": points.iter().map(|seconds| highest(seconds)).collect::<Vec<_>>(),
         "done": mean(|second| second.operations),
         "limit": points.iter().map(|seconds| lowest(seconds)).collect::<Vec<_>>(),

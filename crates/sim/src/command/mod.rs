@@ -50,6 +50,7 @@ Examples:
   weir sim steady --gets 50                            how evenly a hundred clients are served, by profile
   weir sim ycsb --workload A,E --seeds 3               two of YCSB's workloads, profiles side by side, three seeds
   weir sim density --seeds 3                           how many bursty tenants one machine carries, by profile
+  weir sim sleepers                                    more partitions than fit awake, which sleep and are woken
   weir sim delta-buffer                                who waits for write memory beside tenants that use all of it
   weir sim delta-cache                                 how soon a tenant that rested has its blocks in the cache again
   weir sim delta-rmw                                   the same for a tenant that reads and writes, and needs memory, too
@@ -175,6 +176,7 @@ impl Sim {
                 let found = crate::scenario::density(&args, threads)?;
                 weir_scenario::density::deliver(&args, crate::scenario::WORLD, &found)
             }
+            Run::Sleepers { args, threads } => side_by_side(args.plan()?, threads),
             Run::DeltaBuffer(args) => crate::delta::side_by_side(&args),
             Run::DeltaCache(args) => crate::delta::caches_side_by_side(&args),
             Run::DeltaFlush(args) => crate::delta::flushes_side_by_side(&args),

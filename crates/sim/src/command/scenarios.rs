@@ -308,6 +308,14 @@ pub(super) enum Run {
         #[arg(long, default_value_t = 2)]
         threads: usize,
     },
+    /// Policies: more partitions than fit awake, which sleep and are woken all the time
+    Sleepers {
+        #[command(flatten)]
+        args: weir_scenario::args::Sleepers,
+        /// Threads; each runs a profile at a time
+        #[arg(long, default_value_t = 2)]
+        threads: usize,
+    },
     /// Policies: tenants that rest and then want their share of the write memory, beside tenants that use all of it
     DeltaBuffer(crate::delta::Buffer),
     /// Policies: tenants that rest and then want their blocks back, beside tenants that read all they can
