@@ -14,6 +14,7 @@ use weir_node::{
     Bandwidth, CacheMode, Delay, Machine, Node, NodeConfig, Partition, Profile, Promise, ShareMode, ShareTerms,
     TenantName, TenantSettings, TenantSpec,
 };
+use weir_scenario::report::sharing::{Scarce, Sharing};
 use weir_sim::delta::cached::{self, Cached, Kept};
 use weir_sim::delta::cascade::{self, Cascade, Cascaded};
 use weir_sim::delta::flush::{self, Flush, Slotted};
@@ -57,6 +58,24 @@ struct CacheLine {
     args: Cached,
 }
 
+/// The seconds on the page of a run are `seconds`, and add up to what its row says.
+fn assert_shown(sharing: &Sharing, seconds: u64, bytes_per_sec: f64) {
+    for class in &sharing.classes {
+        assert_eq!((class.bytes_per_sec.len() as u64, class.p99_us.len() as u64), (seconds, seconds), "{class:?}");
+        assert!(class.bytes_per_sec.iter().sum::<u64>() > 0, "{class:?}");
+    }
+    let counted = sharing.classes.iter().map(|class| &class.bytes_per_sec[sharing.counts_from as usize..]);
+    let mean = counted.flatten().sum::<u64>() as f64 / (seconds - sharing.counts_from) as f64;
+    assert!((mean / bytes_per_sec - 1.0).abs() < 0.02, "{mean} and {bytes_per_sec}");
+    assert!(sharing.tail_bytes_per_sec as f64 <= mean, "{sharing:?}");
+}
+
+/// The longest wait of a tenant of `class` for its share of `resource`, in milliseconds.
+fn longest(sharing: &Sharing, class: &str, resource: Scarce) -> f64 {
+    let own = sharing.acquisitions.iter().filter(|share| share.class == class && share.resource == resource);
+    own.map(|share| share.longest_ms).reduce(f64::max).expect("somebody has asked")
+}
+
 /// DF-E2, DF-3: a table of the paper, with what the node measures of this device.
 #[test]
 fn a_share_of_the_write_memory_is_there_within_the_delay_that_was_promised() {
@@ -68,6 +87,8 @@ fn a_share_of_the_write_memory_is_there_within_the_delay_that_was_promised() {
     let runs: Vec<Shared> = args.modes.iter().map(run).inspect(|shared| println!("{}", row(shared))).collect();
     for shared in &runs {
         assert!(shared.is_lawful, "reserves are the law's: {shared:?}");
+        let waited = longest(&shared.sharing, "ramping", Scarce::WriteMemory);
+        assert_eq!((waited, shared.sharing.acquisitions.len()), (shared.longest_ms(Class::Ramping), 16));
         let Some(delta) = shared.delta_ms else { continue };
         for tenant in &shared.tenants {
             // If there is no time to give anything back, a third tenant that asks is one more than was promised.
@@ -94,6 +115,14 @@ fn a_flush_slot_is_there_within_the_delay_that_was_promised() {
     let run = |mode: &ShareMode| flush::run(&args, *mode).expect("it runs");
     let runs: Vec<Slotted> = args.modes.iter().map(run).inspect(|slotted| println!("{slotted:?}")).collect();
     for slotted in &runs {
+        assert_shown(&slotted.sharing, args.seconds, slotted.bytes_per_sec);
+        for (class, name) in [(Class::Ramping, "ramping"), (Class::Greedy, "greedy")] {
+            assert_eq!(longest(&slotted.sharing, name, Scarce::FlushSlots), slotted.longest_ms(class), "{slotted:?}");
+        }
+        for share in &slotted.sharing.acquisitions {
+            let delta_ms = if share.class == "greedy" { None } else { slotted.delta_ms };
+            assert_eq!(share.delta_ms, delta_ms, "nothing is promised to who can wait");
+        }
         let Some(delta) = slotted.delta_ms else { continue };
         let ramping = slotted.longest_ms(Class::Ramping);
         assert!(ramping <= (delta * 1.01).max(1.0), "{slotted:?}");
@@ -121,6 +150,9 @@ fn a_cascade_of_flushes_delays_nobody_for_whom_a_slot_is_reserved() {
         println!("{shown:?}: {} {}", cascaded.fast_worst_ms(), cascaded.slow_worst_ms());
         assert!(cascaded.cascades >= 2 && cascaded.log_bytes_max > 1_900_000_000, "writes go on past the cap");
         assert!(cascaded.slow_worst_ms() < 500.0, "who has a free memtable waits for no flush: {shown:?}");
+        assert_shown(&cascaded.sharing, args.seconds, cascaded.bytes_per_sec);
+        let waited = ["fast", "slow"].map(|class| longest(&cascaded.sharing, class, Scarce::FlushSlots));
+        assert_eq!((waited, cascaded.sharing.acquisitions.len()), (cascaded.flush_waited_ms, 16));
     }
     assert_eq!((fair.reserved, delta.reserved), (0, 1));
     let (peak, kept) = (fair.fast_worst_ms(), delta.fast_worst_ms());
@@ -137,6 +169,13 @@ fn who_keeps_within_its_share_waits_for_a_fraction_and_what_is_not_kept_is_lent(
     let image = mix::image(&args).expect("it is written");
     let run = |pair: &Pair| mix::run(&args, &image, *pair).expect("it runs");
     let runs: Vec<Mixed> = args.pairs.iter().map(run).inspect(|mixed| println!("{mixed:?}")).collect();
+    for mixed in &runs {
+        assert_shown(&mixed.sharing, args.seconds, mixed.bytes_per_sec());
+        let returned = longest(&mixed.sharing, "returner", Scarce::BlockCache);
+        assert_eq!(mixed.of(Kind::Returner).map(|of| of.longest_ms), Some(returned), "{mixed:?}");
+        let rows = mixed.sharing.acquisitions.iter().filter(|share| share.resource != Scarce::FlushSlots);
+        assert_eq!(rows.count(), 64, "a line for each tenant");
+    }
     let [quota, delta, fair] = &runs[..] else { panic!("three pairs") };
     let longest = |mixed: &Mixed, kind| mixed.of(kind).map(|of| of.longest_ms).expect("there are some");
     for kind in [Kind::Returner, Kind::Writer, Kind::Changer, Kind::Bursty] {
@@ -315,6 +354,12 @@ fn a_share_of_the_cache_is_there_again_within_the_delay_that_was_promised() {
     let run = |mode: &CacheMode| cached::run(&args, cached_rows(&args), *mode).expect("it runs");
     let runs: Vec<Kept> = args.modes.iter().map(run).inspect(|kept| println!("{}", cache_row(kept))).collect();
     let [quota, deltas @ .., fair] = &runs[..] else { panic!("four modes") };
+    for kept in &runs {
+        let (shares, longest) = (&kept.sharing.acquisitions, longest(&kept.sharing, "ramping", Scarce::BlockCache));
+        assert_eq!((shares.len(), longest), (4, kept.longest_ms()), "the tenants that came back: {shares:?}");
+        assert_eq!(shares.iter().filter(|share| share.is_late()).count(), kept.late(), "{shares:?}");
+        assert_shown(&kept.sharing, args.seconds, kept.bytes_per_sec);
+    }
     for kept in deltas {
         assert!(kept.is_lawful && kept.regained.len() == 4, "reserves are the law's: {kept:?}");
         assert!(kept.broken.is_some() || kept.late() == 0, "it was promised: {kept:?}");
@@ -355,6 +400,13 @@ fn delays_in_series_add_up() {
         args.pairs.iter().map(run).inspect(|composed| println!("{}", rmw_row(composed))).collect();
     let [composed, fair] = &runs[..] else { panic!("two pairs") };
     assert!(composed.broken.is_empty() && composed.late() == 0 && composed.ramps.len() == 3, "{composed:?}");
+    for composed in &runs {
+        assert_shown(&composed.sharing, args.seconds, composed.bytes_per_sec);
+        let waited = [Scarce::BlockCache, Scarce::WriteMemory, Scarce::MemoryAndCache];
+        let waited = waited.map(|resource| longest(&composed.sharing, "ramping", resource));
+        let most = |of: fn(&rmw::Ramp) -> f64| composed.most(of);
+        assert_eq!(waited, [most(|ramp| ramp.read_ms), most(|ramp| ramp.memory_ms), most(|ramp| ramp.longest_ms)]);
+    }
     assert!(composed.most(|ramp| ramp.longest_ms) < fair.most(|ramp| ramp.longest_ms), "{composed:?} {fair:?}");
     assert!(fair.most(|ramp| ramp.read_ms) > 900.0 && fair.most(|ramp| ramp.memory_ms) > 20.0, "{fair:?}");
 }

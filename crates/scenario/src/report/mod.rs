@@ -1,12 +1,17 @@
 //! A page with all time series of all runs, in one file that loads nothing else, so that it can be sent to somebody.
 
+pub mod sharing;
+
 use serde_json::{Value, json};
 
 use crate::outcome::{Run, Second};
 use crate::plan::Plan;
 use crate::table::{heading, rate, reached, size};
 
+/// What all pages have in common: the style, the charts.
 const PAGE: &str = include_str!("page.html");
+/// What a page of [`Run`]s shows.
+const LOAD: &str = include_str!("load.js");
 
 /// Points of a time series, at most: longer series are thinned, and each point is then the mean or the worst of the
 /// seconds that it stands for.
@@ -38,7 +43,8 @@ pub fn page(plan: &Plan, runs: &[Run], stages: &[&str]) -> String {
         ],
         "from": 0,
         "every": every,
-        "seconds": args.seconds.div_ceil(every as u64),
+        // Where the load ended, in points.
+        "marks": [args.seconds.div_ceil(every as u64)],
         "partitions": args.partitions,
         "stages": stages,
         "reads": any(|second| second.read_us[2] > 0.0),
@@ -48,8 +54,13 @@ pub fn page(plan: &Plan, runs: &[Run], stages: &[&str]) -> String {
         "runs": runs.iter().zip(devices).map(|(run, device)| one(run, device, every, stages.len())).collect::<Vec<_>>(),
         "footer": format!("Normally served: done at most 1 ms after the intended send time. {same}Bytes are divided by the scale, times are not."),
     });
+    fill(LOAD, &data)
+}
+
+/// The page that the script `view` draws of `data`.
+fn fill(view: &str, data: &Value) -> String {
     // A script element ends at the first `</`, wherever it is.
-    PAGE.replace("/*DATA*/", &data.to_string().replace("</", "<\\/"))
+    PAGE.replace("/*VIEW*/", view).replace("/*DATA*/", &data.to_string().replace("</", "<\\/"))
 }
 
 fn title(plan: &Plan, runs: &[Run]) -> String {
@@ -130,6 +141,8 @@ fn one(run: &Run, device: u64, every: usize, stages: usize) -> Value {
         counts
     };
     json!({
+        "name": run.outcome.profile,
+        "points": points.len(),
         "outcome": run.outcome,
         "device": device,
         "served": mean(|second| second.served),
@@ -177,15 +190,18 @@ mod tests {
 
     #[test]
     fn the_page_loads_nothing_from_elsewhere() {
-        let page = shown("weir");
+        assert_loads_nothing(&shown("weir"));
+    }
+
+    pub(super) fn assert_loads_nothing(page: &str) {
         for loads in ["http", "src=", "href", "<link", "@import", "url(", "fetch(", "import(", "XMLHttpRequest"] {
             assert!(!page.contains(loads), "{loads}");
         }
     }
 
     /// The data of a page.
-    fn data(page: &str) -> Value {
-        assert!(!page.contains("/*DATA*/"));
+    pub(super) fn data(page: &str) -> Value {
+        assert!(!page.contains("/*DATA*/") && !page.contains("/*VIEW*/"));
         let data = page.split_once(r#"<script id="data" type="application/json">"#).expect("a place for data").1;
         serde_json::from_str(data.split_once("</script>").expect("its end").0).expect("JSON")
     }
@@ -194,7 +210,7 @@ mod tests {
     fn the_page_has_its_data_and_no_name_ends_the_script() {
         let data = data(&shown("</script><b>weir"));
         assert_eq!(data["runs"][0]["outcome"]["profile"], "</script><b>weir");
-        assert_eq!(data["runs"][0]["served"], json!([3, 3]));
+        assert_eq!((&data["runs"][0]["served"], &data["runs"][0]["points"]), (&json!([3, 3]), &json!(2)));
         assert_eq!((&data["reads"], &data["after"]), (&json!(true), &json!(true)));
     }
 
@@ -204,7 +220,7 @@ mod tests {
         let series = (0..4_000).map(|at| second((at % 2 == 1).then_some(500))).collect();
         let page = page(&plan("--seconds 4000"), &[Run { outcome: outcome(), series }], &["normal"]);
         let data = data(&page);
-        assert_eq!((&data["every"], &data["seconds"]), (&json!(2), &json!(2_000)));
+        assert_eq!((&data["every"], &data["marks"]), (&json!(2), &json!([2_000])));
         let run = &data["runs"][0];
         assert_eq!(run["served"].as_array().map(Vec::len), Some(2_000));
         assert_eq!(run["limit"][0], 500, "a second without a limit does not lower it");
@@ -226,7 +242,7 @@ mod tests {
         assert_eq!((of(&apart), same(&apart)), ([Some(70), Some(90)], false));
         // On a disk, writes stop at fewer runs than in virtual time.
         assert_eq!(apart["runs"][0]["outcome"]["params"]["l0_stop"], 32);
-        assert!(PAGE.contains("r.outcome.params.l0_stop"));
+        assert!(LOAD.contains("r.outcome.params.l0_stop"));
         let capped = shown(&Plan { caps: Some(50), ..plan }, [70, 70]);
         assert_eq!((of(&capped), same(&capped)), ([Some(50); 2], true));
     }

@@ -8,9 +8,10 @@ use weir_io::sim::{DiskImage, Sim};
 use weir_io::{Nanos, Rng, sleep_until};
 use weir_lsm::TreeOptions;
 use weir_node::{Machine, MemoryShares, Node, NodeConfig, ShareMode, ShareTerms};
+use weir_scenario::report::sharing::{Scarce, Sharing};
 
 use super::Buffer;
-use super::client::{Class, Client, Op, clients};
+use super::client::{Class, Client, Op, by_class, clients};
 use super::world::{self, Device, MB, SECOND, ms};
 
 /// The memory of all tenants together: the paper's 2 GB.
@@ -75,6 +76,9 @@ pub struct Shared {
     pub bytes_per_sec: f64,
     /// The results of each tenant.
     pub tenants: Vec<Waited>,
+    /// Second by second.
+    #[serde(flatten)]
+    pub sharing: Sharing,
 }
 
 impl Shared {
@@ -187,14 +191,20 @@ async fn drive(sim: &Sim, machine: Machine, args: &Buffer, mode: ShareMode) -> w
         }
     };
     let tenants: Vec<Waited> = clients.iter().map(waited).collect();
+    let delta_ms = mode.promise().map(|promise| ms(promise.delta));
+    let acquired = clients.iter().zip(&tenants);
+    let acquired =
+        acquired.map(|(client, waited)| client.acquisition(Scarce::WriteMemory, waited.longest_ms, delta_ms));
+    let classes = by_class(&clients, args.seconds, args.trial.scale);
     Ok(Shared {
         mode: mode.to_string(),
-        delta_ms: mode.promise().map(|promise| ms(promise.delta)),
+        delta_ms,
         reserve_percent: percent(law(capacity, &seen).map_or(own, |(reserve, _)| reserve)),
         kept_percent: percent(kept),
         refill: (seen.refill * args.trial.scale) as f64,
         is_lawful,
         bytes_per_sec: tenants.iter().map(|tenant| tenant.bytes_per_sec).sum(),
+        sharing: Sharing::new(SETTLED / SECOND, classes, acquired.collect(), seen.broken.is_some()),
         tenants,
     })
 }

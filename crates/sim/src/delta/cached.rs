@@ -14,9 +14,10 @@ use weir_admission::policy::share::delta;
 use weir_io::sim::{DiskImage, Sim};
 use weir_io::{Nanos, Rng, sleep_until};
 use weir_node::{BlockCache, CacheMode, CacheShares, Machine, Node, NodeConfig, ShareTerms};
+use weir_scenario::report::sharing::{Scarce, Sharing};
 
 use super::Trial;
-use super::client::{Class, Client, Op, clients};
+use super::client::{Class, Client, Op, by_class, clients};
 use super::preload;
 use super::world::{self, Device, MB, SECOND, ms};
 
@@ -141,6 +142,9 @@ pub struct Kept {
     pub steady_slowest_ms: f64,
     /// Bytes a second that all tenants read, at scale 1, after the first rest.
     pub bytes_per_sec: f64,
+    /// Second by second.
+    #[serde(flatten)]
+    pub sharing: Sharing,
 }
 
 impl Kept {
@@ -283,15 +287,26 @@ async fn drive(sim: &Sim, machine: Machine, args: &Cached, mode: CacheMode) -> w
     let percent = |bytes: u64| bytes as f64 * 100.0 / capacity as f64;
     let steady = clients.iter().filter(|client| client.class() == Class::Steady);
     let measured = (until - (from + args.round_at(WARM_ROUNDS))) as f64 / SECOND as f64;
+    let delta_ms = mode.promise().map(|promise| ms(promise.delta));
+    let regained: Vec<Regained> = begun.iter().map(|begun| begun.regained(until)).collect();
+    let acquired = |client: &Arc<Client>| {
+        let own = begun.iter().zip(&regained).filter(|(begun, _)| Arc::ptr_eq(&begun.client, client));
+        let longest = own.map(|(_, regained)| regained.took_ms).reduce(f64::max)?;
+        Some(client.acquisition(Scarce::BlockCache, longest, delta_ms))
+    };
+    let acquired = clients.iter().filter_map(acquired).collect();
+    let (counts_from, classes) =
+        (args.round_at(WARM_ROUNDS) / SECOND, by_class(&clients, args.seconds, args.trial.scale));
     Ok(Kept {
         mode: mode.to_string(),
-        delta_ms: mode.promise().map(|promise| ms(promise.delta)),
+        delta_ms,
         reserve_percent: percent(law(capacity, &seen) * seen.shares.tenants.len() as u64),
         kept_percent: percent(seen.shares.kept()),
         refill: (seen.refill * args.trial.scale) as f64,
+        sharing: Sharing::new(counts_from, classes, acquired, seen.broken.is_some()),
         broken: seen.broken.map(|broken| broken.to_string()),
         is_lawful,
-        regained: begun.iter().map(|begun| begun.regained(until)).collect(),
+        regained,
         steady_slowest_ms: steady.map(|client| ms(client.slowest())).fold(0.0, f64::max),
         bytes_per_sec: ((bytes_read() - before) * args.trial.scale) as f64 / measured,
     })

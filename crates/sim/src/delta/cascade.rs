@@ -14,8 +14,10 @@ use weir_node::{
     Delay, FlushShares, LogKind, Machine, Node, NodeConfig, Partition, ShareMode, ShareTerms, TenantName,
     TenantSettings, TenantSpec,
 };
+use weir_scenario::report::sharing::{Acquisition, Scarce, Sharing};
 
 use super::Trial;
+use super::series::Series;
 use super::world::{self, Device, MB, SECOND, ms};
 
 /// The paper's slow tenants; one more tenant is fast.
@@ -76,6 +78,9 @@ pub struct Cascaded {
     pub worst_ms: Vec<Vec<f64>>,
     /// Bytes a second that all tenants wrote, at scale 1.
     pub bytes_per_sec: f64,
+    /// Second by second.
+    #[serde(flatten)]
+    pub sharing: Sharing,
 }
 
 impl Cascaded {
@@ -104,6 +109,8 @@ struct Writer {
     clock: Arc<dyn Clock>,
     from: Nanos,
     seen: Mutex<Seen>,
+    /// What all tenants of its class get done.
+    series: Arc<Mutex<Series>>,
     op_bytes: u64,
 }
 
@@ -122,9 +129,13 @@ impl Writer {
             Ok(commit) => commit.await.is_ok(),
             Err(_) => false,
         };
-        let latency = self.clock.now() - due;
-        let mut seen = self.seen.lock();
-        seen.bytes += if written { self.op_bytes } else { 0 };
+        let (now, mut series, mut seen) = (self.clock.now(), self.series.lock(), self.seen.lock());
+        let latency = now - due;
+        if written {
+            seen.bytes += self.op_bytes;
+            series.took(now, latency);
+            series.moved(now, self.op_bytes);
+        }
         if let Some(worst) = seen.worst.get_mut(((due - self.from) / SECOND) as usize) {
             *worst = (*worst).max(latency);
         }
@@ -177,12 +188,14 @@ async fn writers(node: &Node, clock: &Arc<dyn Clock>, args: &Cascade) -> weir_io
         tenants.push((tenant.id().0, tenant.partitions()[0].partition().await?));
     }
     let from = clock.now();
-    let writer = |(tenant, partition)| {
+    let (fast, slow) = (Series::beginning(from), Series::beginning(from));
+    let writer = |(number, (tenant, partition)): (usize, (u32, Arc<Partition>))| {
         let seen = Mutex::new(Seen { worst: vec![0; args.seconds as usize], bytes: 0 });
+        let series = Arc::clone(if number == 0 { &fast } else { &slow });
         let (clock, op_bytes) = (Arc::clone(clock), WRITE / args.trial.scale);
-        Arc::new(Writer { tenant, partition, clock, from, seen, op_bytes })
+        Arc::new(Writer { tenant, partition, clock, from, seen, series, op_bytes })
     };
-    Ok(tenants.into_iter().map(writer).collect())
+    Ok(tenants.into_iter().enumerate().map(writer).collect())
 }
 
 async fn drive(sim: &Sim, machine: Machine, args: &Cascade, mode: ShareMode) -> weir_io::Result<Cascaded> {
@@ -212,6 +225,18 @@ async fn drive(sim: &Sim, machine: Machine, args: &Cascade, mode: ShareMode) -> 
         longest.map(ms).fold(0.0, f64::max)
     };
     let bytes: u64 = writers.iter().map(|writer| writer.seen.lock().bytes).sum();
+    let class = |number: usize| if number == 0 { "fast" } else { "slow" };
+    let shown =
+        |number: usize| writers[number].series.lock().shown(class(number).to_owned(), args.seconds, args.trial.scale);
+    let delta_ms = mode.promise().map(|promise| ms(promise.delta));
+    let acquired = |(number, writer): (usize, &Arc<Writer>)| Acquisition {
+        tenant: format!("tenant{number}"),
+        class: class(number).to_owned(),
+        resource: Scarce::FlushSlots,
+        longest_ms: waits.longest.get(&writer.tenant).copied().map_or(0.0, ms),
+        delta_ms: delta_ms.filter(|_| number == 0),
+    };
+    let acquired = writers.iter().enumerate().map(acquired).collect();
     Ok(Cascaded {
         mode: mode.to_string(),
         reserved: waits.reserved,
@@ -221,5 +246,6 @@ async fn drive(sim: &Sim, machine: Machine, args: &Cascade, mode: ShareMode) -> 
         flush_waited_ms: [longest(&writers[..1]), longest(slow)],
         worst_ms: writers.iter().map(|writer| writer.seen.lock().worst.iter().copied().map(ms).collect()).collect(),
         bytes_per_sec: (bytes * args.trial.scale) as f64 / args.seconds as f64,
+        sharing: Sharing::new(0, [0, 1].map(shown).into(), acquired, waits.is_broken),
     })
 }

@@ -10,7 +10,9 @@ use weir_io::sim::Sim;
 use weir_io::{Clock, Error, Nanos, Result, Rng, sleep_until};
 use weir_model::Batch;
 use weir_node::{Node, Partition, ShareTerms, Tenant, TenantName, TenantSettings, TenantSpec};
+use weir_scenario::report::sharing::{Acquisition, ClassSeries, Scarce};
 
+use super::series::{Series, name_of};
 use super::world::SECOND;
 
 /// What a tenant does.
@@ -23,6 +25,10 @@ pub enum Class {
     Greedy,
     /// Rests, and then asks for its share of the memory at once.
     Ramping,
+}
+
+impl Class {
+    const ALL: [Class; 3] = [Class::Steady, Class::Greedy, Class::Ramping];
 }
 
 /// Keys of new rows begin here, apart from those of the rows that are read: rows that are read stay where they are, in
@@ -69,6 +75,8 @@ pub(super) struct Client {
     tenant: Arc<Tenant>,
     partition: Arc<Partition>,
     tally: Mutex<Tally>,
+    /// What all tenants of its class get done.
+    series: Arc<Mutex<Series>>,
     /// When the requests were sent that are not answered yet.
     unanswered: Mutex<Vec<Nanos>>,
     clock: Arc<dyn Clock>,
@@ -83,7 +91,7 @@ pub(super) async fn clients(
     kinds: impl IntoIterator<Item = (Class, ShareTerms)>,
     op_bytes: u64,
 ) -> Result<Vec<Arc<Client>>> {
-    let mut clients = Vec::new();
+    let mut tenants = Vec::new();
     for (number, (class, terms)) in kinds.into_iter().enumerate() {
         let name = TenantName::new(&format!("tenant{number}")).expect("a name");
         let tenant = match node.tenant(&name) {
@@ -94,10 +102,25 @@ pub(super) async fn clients(
             }
         };
         let partition = tenant.partitions()[0].partition().await?;
-        let (tally, unanswered, clock) = (Mutex::default(), Mutex::default(), Arc::clone(clock));
-        clients.push(Arc::new(Client { class, tenant, partition, tally, unanswered, clock, op_bytes }));
+        tenants.push((class, tenant, partition));
     }
-    Ok(clients)
+    // The caller's run begins at this moment.
+    let all = Class::ALL.map(|class| (class, Series::beginning(clock.now())));
+    let client = |(class, tenant, partition): (Class, Arc<Tenant>, Arc<Partition>)| {
+        let (_, series) = all.iter().find(|(other, _)| *other == class).expect("every class has one");
+        let (tally, series, clock) = (Mutex::default(), Arc::clone(series), Arc::clone(clock));
+        Arc::new(Client { class, tenant, partition, tally, series, unanswered: Mutex::default(), clock, op_bytes })
+    };
+    Ok(tenants.into_iter().map(client).collect())
+}
+
+/// What the classes of `clients` got done in each of `seconds`; bytes were divided by `scale`.
+pub(super) fn by_class(clients: &[Arc<Client>], seconds: u64, scale: u64) -> Vec<ClassSeries> {
+    let shown = |class: Class| {
+        let client = clients.iter().find(|client| client.class == class)?;
+        Some(client.series.lock().shown(name_of(class), seconds, scale))
+    };
+    Class::ALL.into_iter().filter_map(shown).collect()
 }
 
 /// Removes one of the requests that were sent, or due, at `moment`.
@@ -136,6 +159,12 @@ impl Client {
         self.tally().slowest.max(waited)
     }
 
+    /// The longest that the tenant waited for its share of `resource`.
+    pub(super) fn acquisition(&self, resource: Scarce, longest_ms: f64, delta_ms: Option<f64>) -> Acquisition {
+        let (tenant, class) = (self.tenant.name().to_string(), name_of(self.class));
+        Acquisition { tenant, class, resource, longest_ms, delta_ms }
+    }
+
     /// Notes that a request is sent now.
     fn ask(&self) -> Nanos {
         let now = self.clock.now();
@@ -146,6 +175,19 @@ impl Client {
     /// Notes that a request that was sent at `asked` waits no more.
     fn answered(&self, asked: Nanos) {
         remove(&mut self.unanswered.lock(), asked);
+    }
+
+    /// Notes how long a request took that was sent at `asked` and has succeeded now.
+    fn succeeded(&self, asked: Nanos) {
+        let (now, mut tally) = (self.clock.now(), self.tally());
+        tally.slowest = tally.slowest.max(now - asked);
+        self.series.lock().took(now, now - asked);
+    }
+
+    /// Notes that `bytes` have been read or written now.
+    fn moved(&self, bytes: u64) {
+        self.tally().bytes += bytes;
+        self.series.lock().moved(self.clock.now(), bytes);
     }
 
     /// Does `rate` bytes a second between two moments; a late request is sent as soon as one of its `workers` is free.
@@ -191,12 +233,9 @@ impl Client {
         let written = self.partition.write(&batch).await;
         self.answered(asked);
         let Ok(commit) = written else { return };
-        {
-            let mut tally = self.tally.lock();
-            tally.slowest = tally.slowest.max(self.clock.now() - asked);
-        }
+        self.succeeded(asked);
         if commit.await.is_ok() {
-            self.tally.lock().bytes += self.op_bytes;
+            self.moved(self.op_bytes);
         }
     }
 
@@ -208,8 +247,7 @@ impl Client {
             let took = self.clock.now() - asked;
             if left.fetch_sub(1, Ordering::Relaxed) == 1 {
                 self.answered(asked);
-                let mut tally = self.tally.lock();
-                tally.slowest = tally.slowest.max(took);
+                self.succeeded(asked);
             }
             took
         };
@@ -226,7 +264,7 @@ impl Client {
             Ok::<_, Error>(written)
         };
         let (read, written) = if together { try_join(read, write).await? } else { (read.await?, write.await?) };
-        self.tally.lock().bytes += self.op_bytes + bytes;
+        self.moved(self.op_bytes + bytes);
         Ok(Changed { read, written })
     }
 
@@ -236,9 +274,8 @@ impl Client {
         let read = self.partition.get(&number.to_be_bytes()).await;
         self.answered(asked);
         let Ok(Some(_)) = read else { return };
-        let mut tally = self.tally.lock();
-        tally.slowest = tally.slowest.max(self.clock.now() - asked);
-        tally.bytes += self.op_bytes;
+        self.succeeded(asked);
+        self.moved(self.op_bytes);
     }
 }
 

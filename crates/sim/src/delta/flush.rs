@@ -8,9 +8,10 @@ use weir_io::sim::{DiskImage, Sim};
 use weir_io::{Nanos, Rng, sleep_until};
 use weir_lsm::TreeOptions;
 use weir_node::{Delay, FlushShares, Machine, Node, NodeConfig, ShareMode, ShareTerms};
+use weir_scenario::report::sharing::{Scarce, Sharing};
 
 use super::Trial;
-use super::client::{Class, Op, clients};
+use super::client::{Class, Client, Op, by_class, clients};
 use super::world::{self, Device, MB, SECOND, ms};
 
 /// One tenant that ramps up, 3 that are greedy, 12 that are steady.
@@ -66,6 +67,9 @@ pub struct Slotted {
     pub longest_ms: [(Class, f64); 3],
     /// Bytes a second that all tenants wrote, at scale 1.
     pub bytes_per_sec: f64,
+    /// Second by second.
+    #[serde(flatten)]
+    pub sharing: Sharing,
 }
 
 impl Slotted {
@@ -127,12 +131,21 @@ async fn drive(sim: &Sim, machine: Machine, args: &Flush, mode: ShareMode) -> we
         (class, tenants.filter_map(|tenant| waits.longest.get(&tenant)).copied().map(ms).fold(0.0, f64::max))
     };
     let written: u64 = clients.iter().map(|client| client.tally().bytes).sum();
+    let delta_ms = mode.promise().map(|promise| ms(promise.delta));
+    // Tenants that have not flushed have not asked for a slot.
+    let acquired = |client: &Arc<Client>| {
+        let longest = *waits.longest.get(&client.tenant().id().0)?;
+        let delta_ms = delta_ms.filter(|_| client.class() != Class::Greedy);
+        Some(client.acquisition(Scarce::FlushSlots, ms(longest), delta_ms))
+    };
+    let acquired = clients.iter().filter_map(acquired).collect();
     Ok(Slotted {
         mode: mode.to_string(),
-        delta_ms: mode.promise().map(|promise| ms(promise.delta)),
+        delta_ms,
         reserved: waits.reserved,
         flush_ms: waits.time.map(ms),
         longest_ms: [Class::Ramping, Class::Greedy, Class::Steady].map(longest),
         bytes_per_sec: (written * args.trial.scale) as f64 / args.seconds as f64,
+        sharing: Sharing::new(0, by_class(&clients, args.seconds, args.trial.scale), acquired, waits.is_broken),
     })
 }

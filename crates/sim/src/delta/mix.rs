@@ -15,10 +15,12 @@ use weir_io::sim::{DiskImage, Sim};
 use weir_io::{Clock, Nanos, Rng, sleep_until};
 use weir_lsm::TreeOptions;
 use weir_model::Batch;
-use weir_node::{Delay, FlushShares, Machine, Node, NodeConfig, Partition, ShareTerms};
+use weir_node::{Delay, FlushShares, FlushWaits, Machine, Node, NodeConfig, Partition, ShareTerms};
+use weir_scenario::report::sharing::{Acquisition, Scarce, Sharing};
 
-use super::client::{Class, NEW_ROWS, clients, remove};
+use super::client::{Class, Client, NEW_ROWS, clients, remove};
 use super::pair::Pair;
+use super::series::{Series, name_of};
 use super::world::{self, Device, MB, SECOND, ms};
 use super::{Trial, preload};
 
@@ -202,6 +204,9 @@ pub struct Mixed {
     pub written_per_sec: f64,
     /// The results of each kind of tenant.
     pub kinds: Vec<OfKind>,
+    /// Second by second.
+    #[serde(flatten)]
+    pub sharing: Sharing,
 }
 
 impl Mixed {
@@ -241,6 +246,8 @@ struct Guest {
     kind: Kind,
     partition: Arc<Partition>,
     seen: Mutex<Seen>,
+    /// What all tenants of its kind get done.
+    series: Arc<Mutex<Series>>,
     /// Requests are counted if they were due from the first moment on; bytes are counted if they were moved between the
     /// two.
     counts: (Nanos, Nanos),
@@ -282,6 +289,9 @@ impl Guest {
                 seen.read += read;
                 seen.written += written;
             }
+            let mut series = self.series.lock();
+            series.took(now, now - due);
+            series.moved(now, read + written);
         }
         if let Some(commit) = commit {
             commit.await?;
@@ -388,6 +398,24 @@ fn slowest(guests: &[&Arc<Guest>]) -> Waited {
     }
 }
 
+/// What `guest`, whose client is `client`, waited for: its rows, since everything has settled, and a slot for its
+/// flushes, if it flushed. A tenant that reads and writes has the delays of both.
+fn acquisitions(guest: &Guest, client: &Client, pair: Pair, slots: Option<&FlushWaits>) -> Vec<Acquisition> {
+    let deltas = pair.deltas().filter(|_| !guest.kind.is_patient()).map(|deltas| deltas.map(ms));
+    let (memory, cache) = (deltas.map(|[memory, _]| memory), deltas.map(|[_, cache]| cache));
+    let (resource, delta_ms) = match (guest.kind.reads(), guest.kind.writes()) {
+        (true, true) => (Scarce::MemoryAndCache, deltas.map(|[memory, cache]| memory + cache)),
+        (true, false) => (Scarce::BlockCache, cache),
+        (false, _) => (Scarce::WriteMemory, memory),
+    };
+    let (_, longest, _) = guest.waits();
+    let flush = slots.and_then(|slots| slots.longest.get(&client.tenant().id().0));
+    let rows = client.acquisition(resource, ms(longest), delta_ms);
+    let slot = flush.map(|&longest| client.acquisition(Scarce::FlushSlots, ms(longest), memory));
+    let named = |acquisition: Acquisition| Acquisition { class: name_of(guest.kind), ..acquisition };
+    std::iter::once(rows).chain(slot).map(named).collect()
+}
+
 fn device(args: &Mix) -> Device {
     Device::Split { read: READS / args.trial.scale, write: WRITES / args.trial.scale }
 }
@@ -435,9 +463,12 @@ async fn drive(sim: &Sim, machine: Machine, args: &Mix, pair: Pair) -> weir_io::
     let clients = clients(&node, &clock, terms, row).await?;
     let (from, mut rng) = (clock.now(), Rng::new(args.trial.seed));
     let (counts_from, until) = (from + SETTLED, from + args.seconds * SECOND);
-    let guest = |(kind, client): (Kind, &Arc<super::client::Client>)| {
+    let series = TENANTS.map(|(kind, _)| (kind, Series::beginning(from)));
+    let guest = |(kind, client): (Kind, &Arc<Client>)| {
         let (partition, clock, seen) = (Arc::clone(client.partition()), Arc::clone(&clock), Mutex::default());
-        Arc::new(Guest { kind, partition, seen, counts: (counts_from, until), clock, row })
+        let (_, series) = series.iter().find(|(other, _)| *other == kind).expect("every kind has one");
+        let (series, counts) = (Arc::clone(series), (counts_from, until));
+        Arc::new(Guest { kind, partition, seen, series, counts, clock, row })
     };
     let guests: Vec<Arc<Guest>> = kinds().zip(&clients).map(guest).collect();
     for (kind, count) in TENANTS {
@@ -467,6 +498,12 @@ async fn drive(sim: &Sim, machine: Machine, args: &Mix, pair: Pair) -> weir_io::
     let capacity = node.cache().capacity_bytes() - node.cache().charged_bytes();
     let percent = |kept: u64, of: u64| kept as f64 * 100.0 / of as f64;
     let broken = [memory.broken.map(|broken| broken.to_string()), cache.broken.map(|broken| broken.to_string())];
+    let shown = |(kind, series): &(Kind, Arc<Mutex<Series>>)| {
+        series.lock().shown(name_of(kind), args.seconds, args.trial.scale)
+    };
+    let acquired = guests.iter().zip(&clients);
+    let acquired = acquired.flat_map(|(guest, client)| acquisitions(guest, client, pair, slots.as_ref())).collect();
+    let is_broken = broken.iter().any(Option::is_some) || slots.as_ref().is_some_and(|slots| slots.is_broken);
     Ok(Mixed {
         pair: pair.to_string(),
         kept_percent: [
@@ -478,6 +515,7 @@ async fn drive(sim: &Sim, machine: Machine, args: &Mix, pair: Pair) -> weir_io::
         read_per_sec: per_sec(&|seen| seen.read),
         written_per_sec: per_sec(&|seen| seen.written),
         kinds: TENANTS.map(|(kind, _)| of_kind(&node, kind, &guests)).into(),
+        sharing: Sharing::new(SETTLED / SECOND, series.iter().map(shown).collect(), acquired, is_broken),
     })
 }
 
@@ -492,8 +530,9 @@ mod tests {
         sim.block_on(async {
             let (_node, client) = alone(&sim).await;
             let (clock, partition) = (sim.clock(), Arc::clone(client.partition()));
-            let (seen, counts) = (Mutex::default(), (0, SECOND));
-            let guest = Guest { kind: Kind::Writer, partition, seen, counts, clock: Arc::clone(&clock), row: 1000 };
+            let (seen, series, counts) = (Mutex::default(), Series::beginning(clock.now()), (0, SECOND));
+            let (kind, row) = (Kind::Writer, 1000);
+            let guest = Guest { kind, partition, seen, series, counts, clock: Arc::clone(&clock), row };
             guest.seen.lock().waits.push((1, Waits::default()));
             guest.seen.lock().unanswered.push(clock.now());
             sleep_until(&clock, clock.now() + 3 * SECOND).await;

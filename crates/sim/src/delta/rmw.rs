@@ -15,8 +15,9 @@ use weir_io::sim::{DiskImage, Sim};
 use weir_io::{Nanos, Rng, sleep_until};
 use weir_lsm::TreeOptions;
 use weir_node::{BlockCache, Delay, Machine, Node, NodeConfig, ShareTerms};
+use weir_scenario::report::sharing::{Acquisition, Scarce, Sharing};
 
-use super::client::{Changed, Class, Client, NEW_ROWS, Op, clients};
+use super::client::{Changed, Class, Client, NEW_ROWS, Op, by_class, clients};
 use super::pair::Pair;
 use super::world::{self, Device, MB, SECOND, ms};
 use super::{Trial, preload};
@@ -175,6 +176,9 @@ pub struct Composed {
     pub steady_ms: f64,
     /// Bytes a second that all tenants read and wrote, at scale 1, once everything has settled.
     pub bytes_per_sec: f64,
+    /// Second by second.
+    #[serde(flatten)]
+    pub sharing: Sharing,
 }
 
 impl Composed {
@@ -274,6 +278,22 @@ impl Begun {
     }
 }
 
+/// What `client`, which came back in `ramps`, waited for its shares. `deltas` are the delays of memory and cache, and
+/// of both together. What a steady tenant waits for is not told apart.
+fn acquisitions(client: &Client, ramps: &[Ramp], deltas: Option<[f64; 3]>) -> Vec<Acquisition> {
+    let most = |of: fn(&Ramp) -> f64| ramps.iter().map(of).fold(0.0, f64::max);
+    let [memory, cache, both] = [0, 1, 2].map(|number: usize| deltas.map(|deltas| deltas[number]));
+    match client.class() {
+        Class::Ramping if !ramps.is_empty() => vec![
+            client.acquisition(Scarce::WriteMemory, most(|ramp| ramp.memory_ms), memory),
+            client.acquisition(Scarce::BlockCache, most(|ramp| ramp.read_ms), cache),
+            client.acquisition(Scarce::MemoryAndCache, most(|ramp| ramp.longest_ms), both),
+        ],
+        Class::Steady => vec![client.acquisition(Scarce::MemoryAndCache, ms(client.slowest()), both)],
+        Class::Ramping | Class::Greedy => Vec::new(),
+    }
+}
+
 async fn drive(sim: &Sim, machine: Machine, args: &Rmw, pair: Pair) -> weir_io::Result<Composed> {
     let clock = sim.clock();
     let config = config(args, pair);
@@ -304,7 +324,7 @@ async fn drive(sim: &Sim, machine: Machine, args: &Rmw, pair: Pair) -> weir_io::
         }
         let back = if round < WARM_ROUNDS { TENANTS[0].1 } else { 1 };
         for client in turns.by_ref().take(back) {
-            begun.push(Begun::begin(sim, client, node.cache(), round, args));
+            begun.push((client, Begun::begin(sim, client, node.cache(), round, args)));
         }
     }
     sleep_until(&clock, until).await;
@@ -312,19 +332,33 @@ async fn drive(sim: &Sim, machine: Machine, args: &Rmw, pair: Pair) -> weir_io::
     let capacity = node.cache().capacity_bytes() - node.cache().charged_bytes();
     let steady = clients.iter().filter(|client| client.class() == Class::Steady);
     let measured = (until - (from + args.round_at(WARM_ROUNDS))) as f64 / SECOND as f64;
-    let deltas = pair.deltas().map(|deltas| deltas.map(ms));
+    let deltas = pair.deltas().map(|deltas| deltas.map(ms)).map(|[memory, cache]| {
+        let both = if args.together { memory.max(cache) } else { memory + cache };
+        [memory, cache, both]
+    });
+    let ramps = begun.iter().map(|(_, begun)| begun.ramp(until, args.together));
+    let ramps = ramps.collect::<weir_io::Result<Vec<Ramp>>>()?;
+    let acquired = |client: &Arc<Client>| {
+        let own = begun.iter().zip(&ramps).filter(|((other, _), _)| Arc::ptr_eq(other, client));
+        acquisitions(client, &own.map(|(_, ramp)| *ramp).collect::<Vec<_>>(), deltas)
+    };
+    let acquired = clients.iter().flat_map(acquired).collect();
+    let (counts_from, classes) =
+        (args.round_at(WARM_ROUNDS) / SECOND, by_class(&clients, args.seconds, args.trial.scale));
+    let is_broken = memory.broken.is_some() || cache.broken.is_some();
     let broken = [memory.broken.map(|broken| broken.to_string()), cache.broken.map(|broken| broken.to_string())];
     Ok(Composed {
         pair: pair.to_string(),
-        delta_ms: deltas.map(|[memory, cache]| if args.together { memory.max(cache) } else { memory + cache }),
+        delta_ms: deltas.map(|[.., both]| both),
         memory_kept_percent: memory.shares.kept() as f64 * 100.0 / config.write_memory_bytes as f64,
         cache_kept_percent: cache.shares.kept() as f64 * 100.0 / capacity as f64,
         memory_refill: (memory.refill * args.trial.scale) as f64,
         cache_refill: (cache.refill * args.trial.scale) as f64,
         broken: broken.into_iter().flatten().collect(),
-        ramps: begun.iter().map(|begun| begun.ramp(until, args.together)).collect::<weir_io::Result<_>>()?,
+        ramps,
         steady_ms: steady.map(|client| ms(client.slowest())).fold(0.0, f64::max),
         bytes_per_sec: ((bytes() - before) * args.trial.scale) as f64 / measured,
+        sharing: Sharing::new(counts_from, classes, acquired, is_broken),
     })
 }
 
