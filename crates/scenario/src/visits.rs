@@ -27,14 +27,22 @@ pub struct Visits {
 pub fn trace(visits: Visits, tenants: usize, seconds: u64, seed: u64) -> Trace {
     let mut rng = Rng::new(seed ^ 0x7669_7369_7473);
     let popular = Choice::zipf(tenants as u64);
-    let mut steps = vec![vec![(0.0, 0.0); seconds.div_ceil(VISIT) as usize]; tenants];
-    for step in 0..(seconds.saturating_sub(SILENCE) / VISIT) as usize {
-        let mut asked = BTreeSet::new();
-        while asked.len() < tenants.min(visits.at_once.into()) {
-            asked.insert(popular.draw(&mut rng) as usize);
-        }
-        asked.into_iter().for_each(|tenant| steps[tenant][step] = (1.0, 1.0));
-    }
+    let visited_steps = (seconds.saturating_sub(SILENCE) / VISIT) as usize;
+    let asked: Vec<BTreeSet<u64>> = (0..visited_steps)
+        .map(|_| {
+            let mut asked = BTreeSet::new();
+            while asked.len() < tenants.min(visits.at_once.into()) {
+                asked.insert(popular.draw(&mut rng));
+            }
+            asked
+        })
+        .collect();
+    let all_steps = seconds.div_ceil(VISIT) as usize;
+    let load_of = |tenant: usize, step: usize| {
+        let is_asked = asked.get(step).is_some_and(|asked| asked.contains(&(tenant as u64)));
+        if is_asked { (1.0, 1.0) } else { (0.0, 0.0) }
+    };
+    let steps = (0..tenants).map(|tenant| (0..all_steps).map(|step| load_of(tenant, step)).collect()).collect();
     Trace::of(VISIT, steps)
 }
 

@@ -465,7 +465,7 @@ mod tests {
 
     #[test]
     fn s14_queued_commands_are_put_into_steps_in_turns() {
-        let request = Request::new(0, 0, [&b"SET"[..], b"k", b"v"].into_iter());
+        let request = Request::new(0, 0, [&b"SET"[..], b"k", b"v"]);
         let command = table::find(b"SET").expect("a command");
         let queued = vec![Queued { command, request }; 3 * TURN_KEYS];
         let mut steps = pin!(steps(&queued, 0));
