@@ -24,6 +24,9 @@ use crate::varint;
 /// again with its neighbours.
 pub const CHUNK_VALUE_BYTES_MAX: usize = 64;
 
+// The varint of every length in a chunk is one byte.
+const _: () = assert!(CHUNK_VALUE_BYTES_MAX < 0x80);
+
 /// Most values of a chunk.
 pub const CHUNK_VALUES_MAX: usize = 64;
 
@@ -126,6 +129,12 @@ impl<'a> Chunk<'a> {
         (1..=CHUNK_VALUES_MAX).contains(&len).then_some(Self { bytes, len })
     }
 
+    /// As [`Chunk::parse`], for `bytes` that were parsed before and have `len` values.
+    pub fn parsed(bytes: &'a [u8], len: usize) -> Self {
+        debug_assert_eq!(Self::parse(bytes).map(|chunk| chunk.len), Some(len), "how many values there are");
+        Self { bytes, len }
+    }
+
     /// Appends `value`, which has at most [`CHUNK_VALUE_BYTES_MAX`] bytes, to the value of a chunk.
     pub fn push(bytes: &mut Vec<u8>, value: &[u8]) {
         debug_assert!(value.len() <= CHUNK_VALUE_BYTES_MAX, "{} bytes", value.len());
@@ -146,19 +155,22 @@ impl<'a> Chunk<'a> {
 
     /// The bytes of the first `len` values, and those of the others.
     pub fn split_at(&self, len: usize) -> (&'a [u8], &'a [u8]) {
+        if len >= self.len {
+            return (self.bytes, &[]);
+        }
         let mut rest = self.bytes;
         for _ in 0..len {
-            if take_value(&mut rest).is_none() {
-                break;
-            }
+            take_value(&mut rest);
         }
         self.bytes.split_at(self.bytes.len() - rest.len())
     }
 }
 
 fn take_value<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let len = varint::take_shortest(rest)? as usize;
-    let (value, behind) = rest.split_at_checked(len).filter(|_| len <= CHUNK_VALUE_BYTES_MAX)?;
+    // The first byte of a longer varint is more than the greatest length.
+    let (&len, behind) = rest.split_first()?;
+    let len = usize::from(len);
+    let (value, behind) = behind.split_at_checked(len).filter(|_| len <= CHUNK_VALUE_BYTES_MAX)?;
     *rest = behind;
     Some(value)
 }
@@ -345,7 +357,8 @@ mod tests {
         let mut many = Vec::new();
         (0..=CHUNK_VALUES_MAX).for_each(|_| Chunk::push(&mut many, b""));
         let long = [&[65][..], &[b'x'; 65]].concat();
-        for bytes in [&[][..], &[1], &[2, b'a'], &[0x81, 0, b'a'], &many, &long] {
+        let longer = [&[0x80, 1][..], &[b'x'; 0x80]].concat();
+        for bytes in [&[][..], &[1], &[2, b'a'], &[0x81, 0, b'a'], &[0x80], &many, &long, &longer] {
             assert!(Chunk::parse(bytes).is_none(), "{bytes:?}");
         }
         assert_eq!(ListPart::Chunk(i64::MAX).positions(&[0, 0]), None, "no position is left");

@@ -26,11 +26,14 @@ impl FoundPart {
         Ok(Self { part, positions, value })
     }
 
-    /// The bytes of the chunk, if the part is one.
+    /// The chunk, if the part is one.
     pub fn chunk(&self) -> Option<Chunk<'_>> {
         match self.part {
             ListPart::Value(_) => None,
-            ListPart::Chunk(_) => Chunk::parse(&self.value),
+            ListPart::Chunk(_) => {
+                let values = self.positions.start().abs_diff(*self.positions.end()) + 1;
+                Some(Chunk::parsed(&self.value, values as usize))
+            }
         }
     }
 
@@ -43,7 +46,7 @@ impl FoundPart {
                 let index = chunk_index(anchor, position);
                 cx.passed_packed(index + 1);
                 cx.copied_values(1);
-                Chunk::parse(&self.value)?.iter().nth(index).map(Value::copy_of)
+                self.chunk()?.iter().nth(index).map(Value::copy_of)
             }
         }
     }

@@ -100,13 +100,12 @@ impl Collection<'_> {
         cx.passed_packed(chunk.values_len());
         if end.outwards(anchor) >= 0 {
             let values = chunk_index(anchor, position) + 1;
-            return Ok(Some(OpenChunk {
-                anchor,
-                bytes: chunk.split_at(values).0.to_vec(),
-                values,
-                bytes_max: WRITTEN_CHUNK_BYTES_MAX,
-                is_changed: values < chunk.values_len(),
-            }));
+            let stay = chunk.split_at(values).0;
+            // With room for all that may join.
+            let mut bytes = Vec::with_capacity(stay.len().max(WRITTEN_CHUNK_BYTES_MAX));
+            bytes.extend_from_slice(stay);
+            let is_changed = values < chunk.values_len();
+            return Ok(Some(OpenChunk { anchor, bytes, values, bytes_max: WRITTEN_CHUNK_BYTES_MAX, is_changed }));
         }
         // The chunk belongs to the other end's side, and its anchor is what lies outermost here. Nothing can join it.
         let gone = chunk_index(anchor, position);
