@@ -1,21 +1,21 @@
 //! A session: the client's identity, what it may do, and the state that its commands change. It knows of no socket but
 //! its outbox.
 
+mod login;
+mod rows;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use weir_command::bill::OwnBill;
-use weir_command::error::{Error, NO_AUTH, NO_SUCH_TENANT, Outcome, WRONG_PASS};
-use weir_command::events::{Classes, Witness};
+use weir_command::error::{Error, NO_AUTH, NO_SUCH_TENANT, Outcome};
 use weir_command::reply::Protocol;
 use weir_command::table::Id;
-use weir_command::{Args, Call, Command, Context, Page, Wait, letting_go};
-use weir_model::{Batch, DATABASES, Databases, Row, VALUE_BYTES_MAX};
-use weir_node::Unit;
-use weir_node::request_units::Module;
+use weir_command::{Args, Command, Wait};
+use weir_model::{DATABASES, Databases};
 
 use super::cost::{Last, Sum};
-use super::frame::{Limits, STRANGER_BULK_BYTES_MAX};
+use super::frame::Limits;
 use super::outbox::{Outbox, YIELD};
 use super::pause::Pause;
 use super::slowlog::Slowlog;
@@ -23,33 +23,17 @@ use super::ticket::Blocked;
 use super::tracked::Tracked;
 use super::transaction::{Queue, Watched};
 use crate::auth::users::User;
-use crate::auth::{DEFAULT_USER, Login, LoginName, Refusal};
+use crate::auth::{Login, Refusal};
 use crate::mailbox::Mailbox;
 use crate::notices::{Notice, What};
 use crate::pubsub::{Counts, Subscriptions};
 use crate::store::Store;
 use crate::tenant::account::Account;
 use crate::tenant::byte_budget::Hold;
-use crate::tenant::tenancy::{Grant, Standing};
-use crate::waiting_rows::WaitingRows;
+use crate::tenant::tenancy::Standing;
 
 /// Most bytes that are sent to a stranger before the connection closes (S2).
 const STRANGER_BYTES_MAX: usize = 1 << 10;
-
-/// The error for a client that was not let in.
-impl From<Refusal> for Error {
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::WrongSecret => WRONG_PASS,
-            Refusal::TooManyConnections => Self::new("ERR max number of clients reached"),
-            Refusal::TooManyFailures { retry_seconds } => {
-                Self::bytes(format!("ERR too many wrong passwords, try again in {retry_seconds} s").into_bytes())
-            }
-            Refusal::Busy => Self::new("ERR too many logins at the same time, try again"),
-            Refusal::Suspended(name) => Self::suspended(&name),
-        }
-    }
-}
 
 /// What `SYNC` must stream to the connection.
 #[derive(Clone, Copy, Debug, Default)]
@@ -269,69 +253,6 @@ impl<S: Store> Session<S> {
         }
     }
 
-    /// Makes the connection as new. It then belongs to the tenant that the client's certificate names, or else to the
-    /// tenant that needs no login, or else to nobody. If that tenant takes no more connections, it belongs to nobody
-    /// either: only its first command tells whether it is there for another tenant.
-    pub(in crate::resp) fn forget_who(&mut self) {
-        self.unsubscribe();
-        self.end_transaction();
-        self.dump_choice = DumpChoice::default();
-        self.leave_databases();
-        self.login = None;
-        self.unfinished = None;
-        self.outbox.belong_to(None);
-        self.last.forget_prices();
-        self.limits.stranger = true;
-        let (server, client) = (&self.outbox.server, &self.outbox.client);
-        server.clients.become_stranger(client, server.second());
-        let vouched = server.doorman.vouched_for(&self.vouched);
-        let Some(grant) = vouched.or_else(|| server.doorman.open_door(client.peer)) else { return };
-        let known = self.become_known(grant, DEFAULT_USER);
-        self.is_crowded_out = known.is_err_and(|refusal| refusal == Refusal::TooManyConnections);
-    }
-
-    /// Logs in. A refusal leaves everything as it was.
-    pub(in crate::resp) async fn log_in(&mut self, name: &[u8], secret: &[u8]) -> Outcome {
-        // Longer than a stranger may send. No name and no secret is that long, and hashing many megabytes would hold
-        // others up.
-        if name.len().max(secret.len()) > STRANGER_BULK_BYTES_MAX {
-            return Err(WRONG_PASS);
-        }
-        let (server, peer) = (Arc::clone(&self.outbox.server), self.outbox.client.peer);
-        let grant = match server.doorman.login(name, secret, peer).await {
-            Ok(grant) => grant,
-            Err(refusal) => {
-                // Only a name that exists is shown, because others may be secrets (S4).
-                let tenant = LoginName::parse(name).tenant;
-                let known = if server.doorman.knows(tenant) { std::str::from_utf8(tenant).ok() } else { None };
-                self.was_refused(&refusal, known.map(Arc::from));
-                self.log_refused_login(&refusal, name);
-                return Err(refusal.into());
-            }
-        };
-        let user = LoginName::parse(name).user_of(&grant.name);
-        match self.become_known(grant, user) {
-            Ok(left) => {
-                if let Some(mut left) = left {
-                    left.end(YIELD).await;
-                }
-                Ok(())
-            }
-            Err(refusal) => {
-                self.outbox.closing |= refusal == Refusal::TooManyConnections;
-                Err(refusal.into())
-            }
-        }
-    }
-
-    /// Counts a refusal, and logs it.
-    fn was_refused(&self, refusal: &Refusal, tenant: Option<Arc<str>>) {
-        let (server, reason) = (&self.outbox.server, refusal.reason());
-        server.logins_refused[reason].fetch_add(1, Ordering::Relaxed);
-        let notice = Notice { what: What::Login(reason), tenant, address: Some(self.outbox.client.peer.ip()) };
-        server.notices.tell(notice, server.clock.now());
-    }
-
     /// Logs that the session's tenant was refused something.
     pub(super) fn notice(&self, what: What) {
         let tenant = self.login.as_ref().map(|login| Arc::clone(&login.account().name));
@@ -344,42 +265,6 @@ impl<S: Store> Session<S> {
         let server = &self.outbox.server;
         let notice = Notice { what, tenant: None, address: Some(self.outbox.client.peer.ip()) };
         server.notices.tell(notice, server.clock.now());
-    }
-
-    /// From now on the connection belongs to this user of the tenant that `grant` is for. Returns the subscriptions
-    /// that it had as a connection of another tenant.
-    fn become_known(&mut self, grant: Grant<S>, user: &[u8]) -> Result<Option<Box<Subscriptions>>, Refusal> {
-        let account = self.outbox.server.accounts.of(&grant);
-        // The user may have been deleted since the password was checked.
-        let user = account.users.find(user).ok_or(Refusal::WrongSecret)?;
-        if let Some(login) = self.login.as_mut().filter(|login| login.account().tenant == account.tenant) {
-            self.outbox.server.clients.belong_to(&self.outbox.client, &account, &user, login.database);
-            login.user = user;
-            // The connection has its place already.
-            return Ok(None);
-        }
-        // As in Redis, a login does not change the database.
-        let database = self.database();
-        let login = match Login::open(grant, &account, Arc::clone(&user), database) {
-            Ok(login) => login,
-            Err(refusal) => {
-                self.was_refused(&refusal, Some(Arc::clone(&account.name)));
-                return Err(refusal);
-            }
-        };
-        // The subscriptions and the watched rows belong to the other tenant (S5).
-        let left = self.subscriptions.take();
-        self.unsubscribe();
-        self.end_transaction();
-        // Whoever waits for this connection in the old tenant need not wait any more.
-        self.leave_databases();
-        self.outbox.server.clients.belong_to(&self.outbox.client, &account, &user, database);
-        self.outbox.belong_to(Some((&account, &login.store)));
-        self.last.forget_prices();
-        self.unfinished = Some(account.unfinished.hold());
-        self.login = Some(login);
-        self.limits.stranger = false;
-        Ok(left)
     }
 
     /// Whether the client has logged in.
@@ -477,129 +362,5 @@ impl<S: Store> Session<S> {
     /// Facts about the store, for `INFO`.
     pub(in crate::resp) fn facts(&self) -> Outcome<Vec<(&'static str, &'static str, String)>> {
         Ok(self.store()?.facts())
-    }
-
-    /// The context of the command under way for its rows. The bill moves into it, and comes back with
-    /// [`Session::called`].
-    #[inline]
-    pub(super) fn begin_call(&mut self) -> Call {
-        let bill = std::mem::take(&mut self.bill);
-        Call { bill, ..self.call() }
-    }
-
-    /// The context of a command on rows with a bill of its own.
-    #[inline]
-    pub(super) fn call(&self) -> Call {
-        // The longest value that a client may build up is as long as it may send at once.
-        let value_bytes_max = self.outbox.server.settings.limits.bulk_bytes_max.min(VALUE_BYTES_MAX);
-        let mut call = Call::new(self.database(), self.outbox.unix_ms(), value_bytes_max);
-        if let Ok(account) = self.account() {
-            call.stream_node_entries = account.hints.stream_node_entries();
-        }
-        (call.is_again, call.databases) = (self.is_again, self.databases());
-        if let Some(login) = &self.login {
-            if let Some(expirations) = login.store.expirations() {
-                call.now_ms = expirations.judged_ms(call.clock_ms, || self.outbox.server.clock.now());
-            }
-            call.wants = login.account().key_events.wants();
-            call.by = self.outbox.client.id;
-        }
-        call
-    }
-
-    /// Records what a command on rows has done.
-    #[inline]
-    pub(super) fn called(&mut self, call: Call) {
-        let Call { bill, wait, hits, misses, wrote, .. } = call;
-        (self.bill, self.waits) = (bill, wait);
-        if wrote {
-            self.outbox.count(|stats| stats.changes.add(1));
-        }
-        if hits + misses > 0 {
-            self.outbox.count(|stats| {
-                stats.hits.add(hits);
-                stats.misses.add(misses);
-            });
-        }
-    }
-
-    /// The data and the outbox, with which a command on rows works.
-    #[inline]
-    pub(super) fn parts(&mut self) -> Outcome<(&S, &mut Outbox<S>)> {
-        let (store, outbox, _) = self.parts_to_write()?;
-        Ok((store, outbox))
-    }
-
-    /// The same, and the connections that wait for rows, with which a command that writes works.
-    #[inline]
-    pub(super) fn parts_to_write(&mut self) -> Outcome<(&S, &mut Outbox<S>, &WaitingRows)> {
-        let login = self.login.as_ref().ok_or(NO_AUTH)?;
-        Ok((&login.store, &mut self.outbox, &login.account().waiting_rows))
-    }
-
-    /// The row of `key`.
-    pub(in crate::resp) async fn get(&mut self, key: &[u8]) -> Outcome<Option<Row>> {
-        let mut call = self.begin_call();
-        // As in Redis, a command that only looks at a key causes no miss event.
-        call.wants = Classes::NONE;
-        let (store, outbox) = self.parts()?;
-        let row = Context::reading(store.rows(), outbox, &mut call).get(key).await;
-        self.called(call);
-        row
-    }
-
-    /// Up to `limit` keys of the chosen database, from the place `from` on.
-    pub(in crate::resp) async fn page(&mut self, from: &[u8], limit: usize) -> Outcome<Page> {
-        let mut call = self.begin_call();
-        let (store, outbox) = self.parts()?;
-        let page = Context::reading(store.rows(), outbox, &mut call).page(from, limit).await;
-        self.called(call);
-        page
-    }
-
-    /// The same for the database with this number, for a caller that has time.
-    pub(in crate::resp) async fn page_in_background(&mut self, number: u8, from: &[u8], limit: usize) -> Outcome<Page> {
-        let (store, outbox) = self.parts()?;
-        let page = letting_go(store.page_in_background(number, from, limit), || outbox.replies.own_values()).await?;
-        self.bill.scanned(&page);
-        Ok(page)
-    }
-
-    /// Ends a page: others run, the work so far is paid for, and the next page gets its unit.
-    pub(in crate::resp) async fn end_page(&mut self) -> Outcome {
-        let mut call = self.begin_call();
-        let (store, outbox) = self.parts()?;
-        let ended = Context::reading(store.rows(), outbox, &mut call).end_page().await;
-        self.called(call);
-        ended
-    }
-
-    /// Applies `batch`. The reply that the command writes waits for the commit.
-    pub(in crate::resp) async fn write(&mut self, batch: &Batch) -> Outcome {
-        self.bill.wrote(batch.as_ref());
-        self.bill.work.count(Module::LogRecord, 1);
-        let (store, outbox) = self.parts()?;
-        let commit = letting_go(store.write(batch), || outbox.replies.own_values()).await?;
-        outbox.depend_on(commit);
-        Ok(())
-    }
-
-    /// Empties the tenant at once; `false` if its store cannot do that. `held` is dropped when this is done or has
-    /// failed, even if the client has gone.
-    pub(in crate::resp) async fn clear(&mut self, held: impl Send + 'static) -> Outcome<bool> {
-        // The session's own writes must be acknowledged as written before, and not be lost on the way.
-        self.outbox.await_commits().await;
-        self.account()?.begin_flush();
-        Ok(self.store()?.clear(held).await?)
-    }
-
-    /// Charges one read unit to the command under way, if a unit is available.
-    pub(in crate::resp) fn try_pay_page(&mut self) -> bool {
-        let quota = self.outbox.quota();
-        if !quota.is_none_or(|quota| quota.try_admit(Unit::Read, 1)) {
-            return false;
-        }
-        self.bill.paid(Unit::Read, 1);
-        true
     }
 }
