@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weir_command::error::{Error, Outcome};
-use weir_command::{TURN_KEYS, glob};
+use weir_command::{TURN_KEYS, end_turn, glob};
 use weir_io::Yield;
 use weir_model::KEY_BYTES_MAX;
 
@@ -172,9 +172,7 @@ impl Subscriptions {
     pub(crate) async fn end(&mut self, yields: Yield) {
         for kind in Kind::ALL {
             for (index, name) in self.names(kind).into_iter().enumerate() {
-                if index % TURN_KEYS == TURN_KEYS - 1 {
-                    yields.now().await;
-                }
+                end_turn(yields, index).await;
                 self.remove(kind, &name);
             }
         }

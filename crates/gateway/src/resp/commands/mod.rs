@@ -28,7 +28,7 @@ use std::io;
 
 use weir_command::error::{Error, Outcome};
 use weir_command::table::Id;
-use weir_command::{Args, Command, TURN_KEYS};
+use weir_command::{Args, Command};
 
 pub(super) use self::debug::{protocol as debug_protocol, sleep as debug_sleep};
 pub(super) use self::pubsub::{deliver, was_cut};
@@ -107,11 +107,9 @@ pub(super) async fn run<S: Store>(command: &Command, session: &mut Session<S>, a
     }
 }
 
-/// To be called before the word number `index` is looked at. After every [`TURN_KEYS`] words others are served.
+/// To be called before the word number `index` is looked at: [`weir_command::end_turn`] in the way of connections.
 async fn end_turn(index: usize) {
-    if index % TURN_KEYS == TURN_KEYS - 1 {
-        YIELD.now().await;
-    }
+    weir_command::end_turn(YIELD, index).await;
 }
 
 /// The error when the client is gone. Nobody reads it.

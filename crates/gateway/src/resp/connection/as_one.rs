@@ -9,7 +9,7 @@ use weir_command::bill::OwnBill;
 use weir_command::error::{Error, Outcome, REPLY_TOO_LONG};
 use weir_command::reply::Mark;
 use weir_command::{
-    Args, Call, Command, Context, Draft, Host, Rows, TURN_KEYS, Transaction, Waiting, must_settle_counts, rows_of, run,
+    Args, Call, Command, Context, Draft, Host, Rows, Transaction, Waiting, end_turn, must_settle_counts, rows_of, run,
     settle_counts,
 };
 use weir_io::{Clock, Nanos, Result, Yield};
@@ -257,9 +257,7 @@ impl Transaction for AsOne<'_> {
             }
             for (index, &member) in self.members.iter().enumerate() {
                 // From then on others wait for these rows alone, and not for their partition or for this thread.
-                if index % TURN_KEYS == TURN_KEYS - 1 {
-                    self.host.yields().now().await;
-                }
+                end_turn(self.host.yields(), index).await;
                 if must_settle_counts(&draft, member.command, member.args, member.database) {
                     draft = match self.settle_counts(rows, draft).await {
                         Ok(draft) => draft,
