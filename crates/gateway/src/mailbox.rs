@@ -181,21 +181,20 @@ impl Mailbox {
 
     /// Drops the messages that wait, and takes no more: the recipient has ended.
     pub(crate) fn close(&self) {
-        let mut state = self.state.lock();
-        state.is_cut = true;
-        self.has_mail.store(false, Ordering::Release);
-        let dropped = std::mem::take(&mut state.queue);
-        drop(state);
-        drop(dropped);
+        self.close_locked(self.state.lock());
     }
 
-    fn cut_locked(&self, mut state: parking_lot::MutexGuard<'_, MailQueue>) {
+    fn cut_locked(&self, state: parking_lot::MutexGuard<'_, MailQueue>) {
+        self.close_locked(state);
+        self.recipient.cut();
+    }
+
+    fn close_locked(&self, mut state: parking_lot::MutexGuard<'_, MailQueue>) {
         state.is_cut = true;
         let dropped = std::mem::take(&mut state.queue);
         self.has_mail.store(false, Ordering::Release);
         drop(state);
         drop(dropped);
-        self.recipient.cut();
     }
 
     /// Bytes of messages that wait, or that are being written.
