@@ -153,7 +153,8 @@ impl Collection<'_> {
             return self.retain_packed(cx, |index| found.binary_search(&index).is_err());
         }
         let stay = self.len() - count;
-        let (still, unmoved) = widest_gap(found, self.len());
+        let still = widest_gap(found, self.len());
+        let unmoved = still.end - still.start;
         if count > CHANGED_VALUES_MAX || stay < stay - unmoved + count {
             Budget::of(stay)?;
             let mut left = count;
@@ -166,9 +167,9 @@ impl Collection<'_> {
         }
         Budget::of(stay - unmoved + count)?;
         let mut budget = Budget::of(stay - unmoved)?;
-        let (unmoved, len) = (gap_at(found, self.len(), still), self.len());
+        let len = self.len();
         let (mut going, mut returning) = (Vec::new(), Vec::new());
-        for (end, values) in [(End::Front, unmoved.start), (End::Back, len - unmoved.end)] {
+        for (end, values) in [(End::Front, still.start), (End::Back, len - still.end)] {
             let (mut moved, mut numbers) = (Vec::new(), Walk::new(0..len, end == End::Back).numbers());
             let taken = self
                 .look_through_end(cx, end, values, |value| {
@@ -224,8 +225,7 @@ fn gap_at(found: &[u64], len: u64, gap: usize) -> Range<u64> {
     start..found.get(gap).copied().unwrap_or(len)
 }
 
-/// The widest gap among `found`, whose values stay where they are: which gap it is, and how many values are in it.
-fn widest_gap(found: &[u64], len: u64) -> (usize, u64) {
-    let width = |gap| gap_at(found, len, gap).end - gap_at(found, len, gap).start;
-    (0..=found.len()).map(|gap| (gap, width(gap))).max_by_key(|&(_, width)| width).unwrap_or_default()
+/// The numbers in the widest gap among `found`, in a list of `len` values. They stay where they are.
+fn widest_gap(found: &[u64], len: u64) -> Range<u64> {
+    (0..=found.len()).map(|gap| gap_at(found, len, gap)).max_by_key(|gap| gap.end - gap.start).unwrap_or_default()
 }
