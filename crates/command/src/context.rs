@@ -326,7 +326,7 @@ impl<'a> Context<'a> {
     #[inline]
     fn met_bytes(&mut self, asked: Asked<'_>, found: Option<usize>) {
         self.call.longest = self.call.longest.max(found.unwrap_or(0));
-        let writes = self.is_locked && !self.call.only_reads;
+        let writes = self.is_locked && !self.call.counts_as_read;
         match asked {
             Asked::Row(..) => self.call.bill.read(found, writes, self.is_in_hand),
             Asked::Part(..) => self.call.bill.read_part(found, writes, self.is_in_hand),

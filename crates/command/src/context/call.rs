@@ -30,8 +30,9 @@ pub struct Call {
     pub hits: u64,
     /// Keys that were not found: see [`Call::hits`].
     pub misses: u64,
-    /// The command does not write, though its rows are locked: it runs in a group with others that do.
-    pub only_reads: bool,
+    /// What the command reads is priced, and counts as hits and misses, as without locked rows: it does not write, but
+    /// runs in a group with others that do. What a script reads is priced beside its writes instead.
+    pub counts_as_read: bool,
     /// The command has waited, and runs again because a row was written to.
     pub is_again: bool,
     /// A script asks for the command.
@@ -75,7 +76,7 @@ impl Call {
             bill: OwnBill::default(),
             hits: 0,
             misses: 0,
-            only_reads: false,
+            counts_as_read: false,
             is_again: false,
             is_scripted: false,
             counts_later: false,

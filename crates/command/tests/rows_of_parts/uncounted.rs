@@ -20,7 +20,7 @@ fn ask_as_one(store: &mut Store, lines: &[String]) -> Vec<String> {
         if must_settle_counts(&draft, command, args, 0) {
             draft = counted(store, &mut host, &mut last, draft);
         }
-        (call.counts_later, call.only_reads) = (command.leaves_counts(), !command.writes());
+        (call.counts_later, call.counts_as_read) = (command.leaves_counts(), !command.writes());
         let context = Context::locked(&*store, &mut host, &mut call, draft);
         let finished = done(run(command, context, args));
         draft = finished.draft;

@@ -94,11 +94,11 @@ pub(super) struct AsOne<'a> {
 impl AsOne<'_> {
     /// Runs the command `member`, which has the position `index`, and writes its answer.
     async fn run_one(&mut self, rows: &dyn Rows, index: usize, member: Member<'_>, mut draft: Draft) -> Draft {
-        let only_reads = !member.command.writes();
+        let counts_as_read = !member.command.writes();
         // The commands that a script calls are not known here.
         let counts_later = self.scripts.is_none() && member.command.leaves_counts();
         let (database, bill) = (member.database, OwnBill::default());
-        let mut call = Call { database, bill, only_reads, counts_later, ..self.call.clone() };
+        let mut call = Call { database, bill, counts_as_read, counts_later, ..self.call.clone() };
         let unwritten = (draft.mark(), draft.events_len());
         let begin = self.host.replies().mark();
         let others = self.host.replies().begin_element();
