@@ -30,6 +30,9 @@ const _: () = assert!(CHUNK_VALUE_BYTES_MAX < 0x80);
 /// Most values of a chunk.
 pub const CHUNK_VALUES_MAX: usize = 64;
 
+/// Most bytes of a chunk that takes a further value, if it was begun by the same command.
+pub const NEW_CHUNK_BYTES_MAX: usize = 1 << 10;
+
 /// Bytes of a position. A head counts each value with them.
 pub const POSITION_BYTES: u64 = 8;
 
@@ -247,7 +250,8 @@ pub(super) fn parts_about(count: u64, bytes: u64, detail: &[u8]) -> u64 {
     }
     // Chunks are half full: of their values, or of the bytes that they take from many values at once.
     let by_values = count.div_ceil(CHUNK_VALUES_MAX as u64 / 2);
-    by_values.max(count.saturating_mul(value_bytes + 1) / 512).min(count)
+    let by_bytes = count.saturating_mul(value_bytes + 1) / (NEW_CHUNK_BYTES_MAX as u64 / 2);
+    by_values.max(by_bytes).min(count)
 }
 
 /// A small number for a number near zero.

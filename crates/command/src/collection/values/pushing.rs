@@ -9,7 +9,9 @@
 use std::cmp::Ordering;
 
 use weir_model::parts::Packed;
-use weir_model::parts::list::{CHUNK_VALUE_BYTES_MAX, CHUNK_VALUES_MAX, Chunk, ListPart, chunk_index};
+use weir_model::parts::list::{
+    CHUNK_VALUE_BYTES_MAX, CHUNK_VALUES_MAX, Chunk, ListPart, NEW_CHUNK_BYTES_MAX, chunk_index,
+};
 
 use super::places::FoundPart;
 use super::*;
@@ -17,8 +19,6 @@ use crate::turn::end_turn;
 
 /// Most bytes of a chunk that takes a further value, if it was written before.
 const WRITTEN_CHUNK_BYTES_MAX: usize = 256;
-/// Most bytes of a chunk that takes a further value, if it was begun by the same command.
-const NEW_CHUNK_BYTES_MAX: usize = 1 << 10;
 
 /// The outermost chunk at an end, while values are pushed there.
 pub(super) struct OpenChunk {
