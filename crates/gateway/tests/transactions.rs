@@ -536,3 +536,17 @@ fn s12_keys_that_are_watched_are_bounded() {
     assert_eq!(client.say("UNWATCH"), "+OK\r\n");
     assert_eq!(other.ask(&["WATCH", &key(0)]), b"+OK\r\n");
 }
+
+#[test]
+fn s12_what_a_transaction_writes_is_bounded() {
+    let weir = Running::start(Settings::default());
+    let mut client = weir.connect();
+    // Five of them have more than 256 MiB together.
+    let long: Vec<String> = (0..6).map(|key| format!("SETRANGE k{key} 60000000 x")).collect();
+    let long = long.iter().map(String::as_str);
+    let lines: Vec<&str> = ["MULTI", "SET a 1"].into_iter().chain(long).chain(["EXEC", "RU LAST"]).collect();
+    let replies = all(&mut client, &lines);
+    assert!(replies[8].starts_with("-ERR the transaction writes more than 256 MB"), "{}", replies[8]);
+    assert!(replies[9].contains("\r\nrow_written\r\n"), "the work is counted: {}", replies[9]);
+    assert_eq!(all(&mut client, &["EXISTS a k0 k4", "SET a 1"]), [":0\r\n", "+OK\r\n"]);
+}

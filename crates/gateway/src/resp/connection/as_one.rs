@@ -24,6 +24,12 @@ use crate::resp::tracked::Reader;
 use crate::resp::transaction::Watched;
 use crate::tenant::account::Upheavals;
 
+/// Beyond this many bytes of changes, a transaction runs no further command. They are kept in memory until all of its
+/// commands have run, and short commands can write long values. As many bytes may wait for `EXEC`.
+const WRITTEN_BYTES_MAX: usize = 256 << 20;
+
+pub(super) const TOO_LARGE: Error =
+    Error::new("ERR the transaction writes more than 256 MB: nothing of it was written, send smaller ones");
 const NO_PLACE: Error = Error::new("ERR internal error: a script is run where none is expected");
 
 /// One of the commands.
@@ -85,6 +91,8 @@ pub(super) struct AsOne<'a> {
     pub(super) drafted: Vec<(BatchMark, usize)>,
     /// A watched row was changed, and nothing was run.
     pub(super) is_stale: bool,
+    /// The commands would write too much, and nothing of them was written.
+    pub(super) is_too_large: bool,
     /// Remembers what is read, if the client keeps values.
     pub(super) reader: Option<Reader>,
     /// `None` if there are no scripts.
@@ -244,7 +252,7 @@ impl Transaction for AsOne<'_> {
             self.let_go();
             self.done.clear();
             self.drafted.clear();
-            self.is_stale = false;
+            (self.is_stale, self.is_too_large) = (false, false);
             if let Some(scripts) = &mut self.scripts {
                 scripts.ground.begin();
             }
@@ -258,6 +266,13 @@ impl Transaction for AsOne<'_> {
             for (index, &member) in self.members.iter().enumerate() {
                 // From then on others wait for these rows alone, and not for their partition or for this thread.
                 end_turn(self.host.yields(), index).await;
+                if draft.batch().as_bytes().len() > WRITTEN_BYTES_MAX {
+                    if self.answer_bytes_max.is_some() {
+                        break;
+                    }
+                    self.is_too_large = true;
+                    return Ok(Draft::default());
+                }
                 if must_settle_counts(&draft, member.command, member.args, member.database) {
                     draft = match self.settle_counts(rows, draft).await {
                         Ok(draft) => draft,

@@ -258,6 +258,7 @@ impl<S: Store> Connection<S> {
             done: Vec::with_capacity(members.len()),
             drafted: Vec::with_capacity(members.len()),
             is_stale: false,
+            is_too_large: false,
             reader: None,
             scripts: None,
         };
