@@ -189,6 +189,12 @@ impl Bucket {
         self.level = self.level.saturating_sub(i128::from(tokens) * PER_TOKEN).max(least);
     }
 
+    /// The most tokens that [`Bucket::take_into_debt`] takes with this `debt`: from a full bucket.
+    pub(crate) fn most_into_debt(&self, debt: Nanos) -> u64 {
+        let most = self.capacity().saturating_add(i128::from(self.rate) * i128::from(debt));
+        u64::try_from(most / PER_TOKEN).unwrap_or(UNLIMITED)
+    }
+
     /// Gives back `tokens` that were taken and not used. The level never rises above the capacity.
     pub fn refund(&mut self, tokens: u64) {
         if self.rate == UNLIMITED {

@@ -151,6 +151,21 @@ fn a_command_that_is_dear_from_the_start_keeps_others_waiting_no_longer() {
 }
 
 #[test]
+fn a_dear_command_gives_back_no_more_than_it_took() {
+    // It was charged a hundred seconds' units, and took those of half a second and the ten that were there.
+    for (actual, passed) in [(9_000_000, 510 * MS), (60_000, 510 * MS), (40_000, 310 * MS), (0, 0)] {
+        let sim = Sim::new(1);
+        let queue = NodeQueue::new(sim.clock());
+        queue.set(Some(100_000), RequestOrder::InTurn);
+        assert!(!queue.enter(Access::Read, 1, 10_000_000).waits());
+        queue.settle(10_000_000, actual);
+        let (next, clock) = (queue.enter(Access::Read, 2, 1000), sim.clock());
+        let at = sim.block_on(async move { next.await.map(|()| clock.now()) });
+        assert_eq!(at, Ok(passed), "it has cost {actual}");
+    }
+}
+
+#[test]
 fn requests_wait_from_four_fifths_of_what_the_machine_has() {
     // U-18: of 125 units a second 100, of which a tenth is there at once.
     let sim = Sim::new(1);

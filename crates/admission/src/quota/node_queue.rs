@@ -151,7 +151,11 @@ impl NodeQueue {
             return;
         }
         if actual < charged {
-            self.with_state(|state, _| state.units.refund(charged - actual));
+            self.with_state(|state, _| {
+                // What is beyond that was never taken. Given back, it would pay for what others owe.
+                let most = state.units.most_into_debt(DEBT_MAX);
+                state.units.refund(charged.min(most) - actual.min(most));
+            });
         } else {
             // This takes units away: nobody can go because of it.
             let now = self.clock.now();
