@@ -1,7 +1,9 @@
 //! Functions of a tenant: how long they stay, to whom they belong, and that a `redis-server` accepts their dumps.
 
+use weir_gateway::Settings;
+
 use crate::support::world::World;
-use crate::support::{Client, encode};
+use crate::support::{Client, Running, encode};
 
 const LIBRARY: &str = "#!lua name=lib\nlocal count = 0\n\
     redis.register_function('add', function(keys, args) return redis.call('incrby', keys[1], args[1]) end)\n\
@@ -44,6 +46,34 @@ fn functions_are_of_one_tenant_and_outlive_its_data_and_the_server() {
         client.say("FLUSHALL");
         assert_eq!(client.say("FUNCTION LIST"), "*0\r\n");
     }
+}
+
+/// The step deletes what the tenant has at its end, also libraries that were stored meanwhile.
+#[test]
+fn libraries_change_only_when_a_flush_has_ended_whose_client_was_killed() {
+    let weir = Running::start(Settings { threads: 1, long_threads: 0, ..Settings::default() });
+    let (mut killed, mut client, mut other) = (weir.connect(), weir.connect(), weir.connect());
+    let emptying = || weir.store.emptying.lock().expect("no panic");
+    *emptying() = Some(Vec::new());
+    let id = killed.say("CLIENT ID");
+    killed.send(&encode(&["FLUSHALL"]));
+    while emptying().as_ref().is_none_or(Vec::is_empty) {
+        std::thread::yield_now();
+    }
+    assert_eq!(other.say(&format!("CLIENT KILL ID {}", id.trim().trim_start_matches(':'))), ":1\r\n");
+    assert_eq!(killed.rest(), b"");
+    client.send(&encode(&["FUNCTION", "DELETE", "none"]));
+    let line = loop {
+        let stats = other.say("INFO commandstats");
+        if let Some(line) = stats.lines().find(|line| line.starts_with("cmdstat_function|delete:calls=1,")) {
+            break line.to_owned();
+        }
+        std::thread::yield_now();
+    };
+    // There is one thread, and nothing else that the command could wait for.
+    assert!(line.ends_with(",failed_calls=0"), "{line}");
+    *emptying() = None;
+    assert_eq!(client.reply(), b"-ERR Library not found\r\n");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A store in memory that can be made slow, asleep or broken.
 
 use std::collections::BTreeMap;
-use std::future::{Ready, ready};
+use std::future::{Ready, pending, ready};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
@@ -29,6 +29,9 @@ pub const PANIC_KEY: &[u8] = b"panic-please";
 pub const DISTANT_KEY: &[u8] = b"distant";
 
 type Map = BTreeMap<Vec<u8>, Entry>;
+
+/// What a step holds until its end.
+type Held = Box<dyn Send>;
 
 /// A value, or the bytes of a head, and when it expires.
 struct Entry {
@@ -73,6 +76,9 @@ pub struct MemoryStore {
     /// While this is set, a write that was applied waits for ever before its writer is told, as if it had to wait for
     /// room for what it has written.
     pub writers_pay: Arc<AtomicBool>,
+    /// While this is `Some`, a step that empties the tenant goes on for ever, also without its caller: what it holds is
+    /// kept here.
+    pub emptying: Arc<Mutex<Option<Vec<Held>>>>,
     /// While this is set, reading [`DISTANT_KEY`] takes for ever, and so does going through keys.
     pub disk_is_stuck: Arc<AtomicBool>,
     /// Going through keys must not happen, because the store sleeps.
@@ -106,6 +112,7 @@ impl MemoryStore {
             scanned_bytes: Arc::default(),
             writes_wait_for_readers: Arc::default(),
             writers_pay: Arc::default(),
+            emptying: Arc::default(),
             disk_is_stuck: Arc::default(),
             is_asleep: Arc::default(),
             read_nanos: Arc::default(),
@@ -338,6 +345,20 @@ impl Store for MemoryStore {
 
     async fn transact(&self, _: &[u8], transaction: &mut dyn Transaction) -> Result<Option<Self::Commit>> {
         self.transact_on(self, transaction).await
+    }
+
+    async fn clear(&self, held: impl Send + 'static) -> Result<bool> {
+        let is_emptying = match &mut *self.emptying.lock().expect("no panic") {
+            Some(kept) => {
+                kept.push(Box::new(held));
+                true
+            }
+            None => false,
+        };
+        if is_emptying {
+            pending::<()>().await;
+        }
+        Ok(false)
     }
 
     async fn watch(&self, database: u8, key: &[u8]) -> Result<RowWatch> {

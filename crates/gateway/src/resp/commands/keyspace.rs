@@ -97,7 +97,8 @@ async fn clear<S: Store>(session: &mut Session<S>, flush: &Arc<Flush>) -> Outcom
     let turn = account.scripts.functions.turn().await;
     let (store, now_ms) = (session.store()?.clone(), session.call().now_ms);
     let functions = account.scripts.functions.read(&turn, &store, now_ms).await?;
-    Ok(functions.iter().len() == 0 && session.clear(Arc::clone(flush)).await?)
+    // The step has the turn to its end, even if the client goes: it would delete a library that is stored meanwhile.
+    Ok(functions.iter().len() == 0 && session.clear((Arc::clone(flush), turn)).await?)
 }
 
 async fn flush_database<S: Store>(session: &mut Session<S>) -> Outcome {

@@ -37,7 +37,7 @@ fn check_size(before: &Libraries, after: &Libraries) -> Outcome {
 pub(crate) struct Functions {
     known: Mutex<Known>,
     /// Held by whoever changes the libraries, or reads them for the first time.
-    turn: tokio::sync::Mutex<()>,
+    turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[derive(Default)]
@@ -60,8 +60,8 @@ impl Known {
 }
 
 /// While this exists, nobody else changes the libraries.
-pub(crate) struct Turn<'a> {
-    _held: tokio::sync::MutexGuard<'a, ()>,
+pub(crate) struct Turn {
+    _held: tokio::sync::OwnedMutexGuard<()>,
 }
 
 impl Functions {
@@ -78,15 +78,15 @@ impl Functions {
     }
 
     /// Waits until nobody else changes the libraries.
-    pub(crate) async fn turn(&self) -> Turn<'_> {
-        Turn { _held: self.turn.lock().await }
+    pub(crate) async fn turn(&self) -> Turn {
+        Turn { _held: Arc::clone(&self.turn).lock_owned().await }
     }
 
     /// The libraries, for whoever has the turn.
     ///
     /// # Errors
     /// The libraries cannot be read.
-    pub(crate) async fn read<S: Store>(&self, _: &Turn<'_>, store: &S, now_ms: u64) -> Outcome<Arc<Libraries>> {
+    pub(crate) async fn read<S: Store>(&self, _: &Turn, store: &S, now_ms: u64) -> Outcome<Arc<Libraries>> {
         if let Some(libraries) = &self.known.lock().libraries {
             return Ok(Arc::clone(libraries));
         }
