@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -26,6 +27,8 @@ struct Shared {
     dir: PathBuf,
     options: LogOptions,
     waiters: Arc<Waiters>,
+    /// How many callers maintain the log now.
+    maintainers: AtomicUsize,
     /// Lock order: before `waiters`. Never held while a write or a sync is handed over: that call may do it inline.
     state: Mutex<LogState>,
 }
@@ -51,7 +54,8 @@ impl Log {
         let waiters = Arc::new(Waiters::default());
         let recovery = found.recovery.clone();
         let state = LogState::new(Arc::clone(&fs), dir.to_path_buf(), options, Arc::clone(&waiters), found);
-        let shared = Shared { fs, dir: dir.to_path_buf(), options, waiters, state: Mutex::new(state) };
+        let (dir, maintainers) = (dir.to_path_buf(), AtomicUsize::new(0));
+        let shared = Shared { fs, dir, options, waiters, maintainers, state: Mutex::new(state) };
         let log = Log(Arc::new(shared));
         Ok((log, recovery))
     }
@@ -165,6 +169,7 @@ impl Shared {
     }
 
     async fn maintain(&self) -> Result<()> {
+        let _maintainer = Maintainer::new(&self.maintainers);
         self.state.lock().forget_spare_failure();
         let want = Want { spare: true, ..Want::default() };
         self.settle(want, |state| !state.is_preparing()).await;
@@ -328,6 +333,22 @@ impl Drop for Registered<'_> {
     }
 }
 
+/// Counts a caller that maintains the log, until it has done that or is dropped.
+struct Maintainer<'a>(&'a AtomicUsize);
+
+impl<'a> Maintainer<'a> {
+    fn new(maintainers: &'a AtomicUsize) -> Self {
+        maintainers.fetch_add(1, Ordering::Relaxed);
+        Self(maintainers)
+    }
+}
+
+impl Drop for Maintainer<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl WriteAheadLog for Log {
     fn append(&self, payload: &[u8]) -> Result<LogIndex> {
         if payload.len() > record::PAYLOAD_BYTES_MAX {
@@ -390,7 +411,8 @@ impl WriteAheadLog for Log {
     }
 
     fn wants_maintenance(&self) -> bool {
-        self.0.state.lock().wants_maintenance()
+        let is_maintained = self.0.maintainers.load(Ordering::Relaxed) > 0;
+        self.0.state.lock().wants_maintenance(is_maintained)
     }
 
     fn maintain(&self) -> BoxFuture<Result<()>> {

@@ -47,7 +47,7 @@ pub trait WriteAheadLog: Send + Sync + 'static {
     fn begin_outside_sync(&self) -> Option<Box<dyn OutsideSync>>;
     /// Whether everything appended is known to be on the device.
     fn is_durable(&self) -> bool;
-    /// Whether [`maintain`](Self::maintain) has anything to do.
+    /// Whether [`maintain`](Self::maintain) has anything to do that nobody is doing.
     fn wants_maintenance(&self) -> bool;
     /// Work that can be done ahead of time: finishing writes that nobody polls, making a spare segment. For a control
     /// loop's tick.

@@ -126,6 +126,31 @@ fn writes_do_not_wait_for_zeros_that_never_have_their_turn() {
 }
 
 #[test]
+fn one_caller_waits_for_the_next_segment() {
+    let sim = Sim::new(1);
+    let fs = SimFs::new(sim.clock(), device(), FaultPlan::none(), sim.rng());
+    let (sync, clock) = (SyncMode::Always, sim.clock());
+    let options = LogOptions { sync, segment_bytes: SEGMENT_BYTES, ..LogOptions::new(Owner::default(), 1) };
+    sim.block_on(async {
+        let log = open_busy(&fs, options).await;
+        while !log.wants_maintenance() {
+            write(&log).await;
+        }
+        let soon = || Box::pin(sleep_until(&clock, clock.now() + 1_000_000_000));
+        let Either::Right((_, waiting)) = select(log.maintain(), soon()).await else { panic!("there are no zeros") };
+        assert!(!log.wants_maintenance(), "somebody waits for the zeros");
+        // A record whose writer has gone must be written all the same.
+        let last = log.append(&[7; 1_000]).expect("nothing fails");
+        assert!(log.wants_maintenance());
+        select(log.maintain(), soon()).await;
+        assert_eq!(log.stats().committed, last);
+        assert!(!log.wants_maintenance());
+        drop(waiting);
+        assert!(log.wants_maintenance(), "nobody waits for the zeros");
+    });
+}
+
+#[test]
 fn a_failed_log_is_replaced_although_zeros_never_have_their_turn() {
     let sim = Sim::new(1);
     let fs = SimFs::new(sim.clock(), device(), FaultPlan::none(), sim.rng());

@@ -460,7 +460,9 @@ impl Shared {
     }
 
     async fn maintain(&self) -> Result<()> {
-        self.log.maintain().await?;
+        if self.log.wants_maintenance() {
+            self.log.maintain().await?;
+        }
         match self.is_claim_due() {
             true => self.hold(self.claimable()).await,
             false => Ok(()),

@@ -266,9 +266,13 @@ impl LogState {
         self.waiters.wake_all();
     }
 
-    /// Whether somebody should drive the log although nobody waits for it.
-    pub fn wants_maintenance(&self) -> bool {
-        self.wants_spare() || self.is_preparing() || !self.groups.is_empty() || self.can_write()
+    /// Whether somebody should drive the log although nobody waits for it. Whoever maintains the log already hears of
+    /// what is under way, but not of records that were appended since.
+    pub fn wants_maintenance(&self, is_maintained: bool) -> bool {
+        match is_maintained {
+            true => self.has_due_records(),
+            false => self.wants_spare() || self.is_preparing() || !self.groups.is_empty() || self.can_write(),
+        }
     }
 
     /// Puts a closing mark behind the last record, unless nothing was written since the opening.
@@ -428,9 +432,14 @@ impl LogState {
 
     /// Whether somebody should poll because records wait and could be written.
     pub fn can_write(&self) -> bool {
-        let due = self.options.sync != SyncMode::None || self.is_write_due();
         let room = self.has_slot() && (self.has_spare() || !self.must_roll());
-        due && !self.open.is_empty() && room && self.fence.is_none()
+        self.has_due_records() && room
+    }
+
+    /// Whether records wait that should be written now.
+    fn has_due_records(&self) -> bool {
+        let due = self.options.sync != SyncMode::None || self.is_write_due();
+        due && !self.open.is_empty() && self.fence.is_none()
     }
 
     /// Whether the log is fenced and takes no records; for `replace`.

@@ -80,7 +80,10 @@ impl Partition {
         let Some(background) = self.background() else { return };
         self.workers.spawn(async move {
             let partition = background.partition();
-            if let Err(error) = partition.log.maintain().await {
+            // While the next segment waits for the device, one task waits with it, and not one more after each visit.
+            if partition.log.wants_maintenance()
+                && let Err(error) = partition.log.maintain().await
+            {
                 tracing::debug!(owner = ?partition.owner, %error, "cannot prepare the next log segment yet");
             }
             if let Err(error) = partition.engine.tidy().await {
