@@ -461,6 +461,16 @@ impl<'a> Context<'a> {
         Ok(())
     }
 
+    /// Where the next change goes.
+    pub(crate) fn mark(&self) -> BatchMark {
+        self.draft.mark()
+    }
+
+    /// Takes back the changes behind `mark`, which the command has made itself.
+    pub(crate) fn rewind(&mut self, mark: BatchMark) {
+        self.draft.rewind(mark);
+    }
+
     /// Ends the command: gives its changes together with those that were in the draft before. The changes of a command
     /// that has failed are dropped.
     pub fn end(mut self, outcome: Outcome) -> Finished {

@@ -195,6 +195,17 @@ fn a_stream_of_which_very_much_is_pending_is_trimmed() {
     assert!(store.ask("XPENDING x g").starts_with("*4\r\n:50010\r\n$3\r\n1-1\r\n"));
 }
 
+/// The same if the rest has too many bytes.
+#[test]
+fn a_stream_of_which_a_few_long_entries_stay_is_trimmed() {
+    let (mut store, long) = (Store::default(), "v".repeat(1 << 20));
+    (1..=150).for_each(|id| drop(store.ask(&format!("XADD x {id}-1 f v"))));
+    (151..=215).for_each(|id| drop(store.ask(&format!("XADD x {id}-1 f {long}"))));
+    assert_eq!(store.ask("XTRIM x MAXLEN 65"), ":150\r\n");
+    assert_eq!(store.ask("XLEN x"), ":65\r\n");
+    assert!(store.ask("XRANGE x - + COUNT 1").starts_with("*1\r\n*2\r\n$5\r\n151-1\r\n"));
+}
+
 #[test]
 fn many_streams_with_long_entries_are_read_together_a_few_at_a_time() {
     const STREAMS: usize = 40;

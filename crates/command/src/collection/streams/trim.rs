@@ -92,10 +92,14 @@ impl<'k> Stream<'k> {
         let most_go = gone > stay && gone > FEW_ENTRIES && self.row.packed().is_none();
         // All that the groups have would be put into a new life, too.
         if most_go && stay.saturating_add(self.group_parts(cx).await?) <= CHANGED_PARTS_MAX {
-            self.renew(cx, gone).await?;
-        } else {
-            self.remove_front(cx, gone).await?;
+            let before = cx.mark();
+            match self.renew(cx, gone).await {
+                // The few that stay have too many bytes. The many that go may have fewer.
+                Err(error) if error == TOO_MANY && gone <= CHANGED_PARTS_MAX => cx.rewind(before),
+                renewed => return renewed.map(|()| gone),
+            }
         }
+        self.remove_front(cx, gone).await?;
         Ok(gone)
     }
 
