@@ -80,6 +80,12 @@ impl<'p> LockedRows<'p> {
         self.misses.load(Ordering::Relaxed)
     }
 
+    /// What was read so far is not booked: the command begins again, and reads it once more.
+    pub(super) fn forget_reads(&self) {
+        self.reads.store(0, Ordering::Relaxed);
+        self.read_bytes.store(0, Ordering::Relaxed);
+    }
+
     fn saw(&self, seq: Seq) {
         // One task uses this at a time: no need for an exchange.
         self.newest_seen.store(seq.max(self.newest_seen.load(Ordering::Relaxed)), Ordering::Relaxed);

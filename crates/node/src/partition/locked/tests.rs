@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU64;
 
 use futures_util::future::{join, join3};
 use parking_lot::Mutex;
+use weir_admission::Direction;
 use weir_command::{Rows, Waiting};
 use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
 use weir_io::{
@@ -431,6 +432,8 @@ fn commands_of_many_rows_are_tried_out_inside_the_order_lock_and_keep_nothing_of
         drop(holder);
         run.await.expect("no faults").expect("it has written").await.expect("no faults");
         assert_eq!(*notes.lock(), ["runs in order", "lets go", "runs"]);
+        // Each has read one row. What was read to try it out is not booked.
+        assert_eq!(partition.account.booked().user(Direction::Read).ops, 2);
         assert_eq!(middle_of(&partition).await, 1);
     });
 }

@@ -47,7 +47,7 @@ impl Partition {
                     Attempt::Waits(latched) if !rows.misses() => {
                         return self.finished(&rows, run, latched, yields).await;
                     }
-                    Attempt::Waits(_) => {}
+                    Attempt::Waits(_) => rows.forget_reads(),
                 }
             }
             transaction.let_go();
@@ -91,6 +91,7 @@ impl Partition {
             Poll::Ready(())
         })
         .await;
+        rows.forget_reads();
         rows.misses()
     }
 }
