@@ -30,6 +30,8 @@ use super::super::latch::Latches;
 pub(super) struct Latched<'p> {
     partition: &'p Arc<Partition>,
     rows: Vec<Arc<[u8]>>,
+    /// Rows that are still to be latched.
+    ahead: BTreeSet<Arc<[u8]>>,
 }
 
 impl<'p> Latched<'p> {
@@ -39,37 +41,37 @@ impl<'p> Latched<'p> {
         rows.sort_unstable();
         // A key that comes again is latched already.
         rows.retain(|row| order.latch(row));
-        Self { partition, rows }
+        Self { partition, rows, ahead: BTreeSet::new() }
     }
 
     /// Latches `keys` in turns, each as soon as nobody else has it latched.
     pub(super) async fn in_turns(partition: &'p Arc<Partition>, keys: Vec<StoredKey>, yields: Yield) -> Self {
-        let mut ahead: BTreeSet<Arc<[u8]>> = BTreeSet::new();
+        let mut latched = Self { partition, rows: Vec::new(), ahead: BTreeSet::new() };
         for (index, key) in keys.into_iter().enumerate() {
             end_turn(yields, index).await;
-            ahead.insert(Arc::from(&key[..]));
+            latched.ahead.insert(Arc::from(&key[..]));
+        }
+        if is_planted(Plant::RowsNotLatched) {
+            latched.ahead.clear();
         }
         // Made here, as nothing is to be allocated under the lock.
-        let mut latched = Self { partition, rows: Vec::with_capacity(ahead.len()) };
-        if is_planted(Plant::RowsNotLatched) {
-            return latched;
-        }
-        while !ahead.is_empty() {
+        latched.rows.reserve_exact(latched.ahead.len());
+        while !latched.ahead.is_empty() {
             yields.now().await;
-            partition.progress.wait(|| latched.take(&mut ahead)).await;
+            partition.progress.wait(|| latched.take()).await;
         }
         latched
     }
 
-    /// Latches the first rows of `ahead`; `None` if somebody else has latched the very first.
-    fn take(&mut self, ahead: &mut BTreeSet<Arc<[u8]>>) -> Option<()> {
+    /// Latches the first rows ahead; `None` if somebody else has latched the very first.
+    fn take(&mut self) -> Option<()> {
         let before = self.rows.len();
         let mut order = self.partition.order.lock();
         while self.rows.len() < before + TURN_KEYS {
-            match ahead.pop_first() {
+            match self.ahead.pop_first() {
                 Some(row) if order.latch(&row) => self.rows.push(row),
                 Some(row) => {
-                    ahead.insert(row);
+                    self.ahead.insert(row);
                     break;
                 }
                 None => break,
@@ -90,16 +92,17 @@ impl<'p> Latched<'p> {
         }
     }
 
-    /// Releases the last rows; gives whether any are left.
+    /// Releases the last rows, and then forgets those ahead; gives whether any are left.
     fn release_some(&mut self) -> bool {
         if self.rows.is_empty() {
-            return false;
+            std::iter::from_fn(|| self.ahead.pop_first()).take(TURN_KEYS).for_each(drop);
+            return !self.ahead.is_empty();
         }
         let left = self.rows.len().saturating_sub(TURN_KEYS);
         self.partition.order.lock().release(&self.rows[left..]);
         self.partition.progress.notify();
         self.rows.truncate(left);
-        left > 0
+        left > 0 || !self.ahead.is_empty()
     }
 }
 
@@ -111,9 +114,9 @@ impl Drop for Latched<'_> {
         // A command of many rows has failed, or its client is gone: this thread is not held up by the remaining rows.
         match self.partition.background() {
             Some(background) => {
-                let rows = std::mem::take(&mut self.rows);
+                let (rows, ahead) = (std::mem::take(&mut self.rows), std::mem::take(&mut self.ahead));
                 self.partition.workers.spawn(async move {
-                    Latched { partition: background.partition(), rows }.release(Yield::PLAIN).await;
+                    Latched { partition: background.partition(), rows, ahead }.release(Yield::PLAIN).await;
                 });
             }
             None => while self.release_some() {},

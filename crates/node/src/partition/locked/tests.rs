@@ -429,6 +429,17 @@ fn commands_of_many_rows_are_tried_out_inside_the_order_lock_and_keep_nothing_of
             assert!(polled.await.is_pending());
         }
         assert_eq!(*notes.lock(), ["runs in order", "lets go"], "it waits for its rows");
+        let tasks = partition.tasks.load(Ordering::SeqCst);
+        {
+            // The client of a third goes away while it waits for its rows: this thread does not free all of these.
+            let mut third = ManyRows::new(true);
+            let mut run = pin!(partition.transact(&mut third));
+            for _ in 0..20 {
+                let polled = poll_fn(|task| Poll::Ready(run.as_mut().poll(task)));
+                assert!(polled.await.is_pending());
+            }
+        }
+        assert_eq!(partition.tasks.load(Ordering::SeqCst), tasks + 1, "a task frees the rest");
         drop(holder);
         run.await.expect("no faults").expect("it has written").await.expect("no faults");
         assert_eq!(*notes.lock(), ["runs in order", "lets go", "runs"]);
