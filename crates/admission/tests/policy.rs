@@ -5,8 +5,8 @@
 //! partitions: rates in MB/s, sizes of the tree in MB. Lines with `->` are what the profile decided at the last of
 //! these samples. `WEIR_BLESS=1 cargo test -p weir-admission --test admission policy::` writes them anew. Every profile
 //! plays `shortage.txt`. The valves that only `weir` has open in `valves.txt`. `level-1.txt` shows what `weir` does
-//! about a large level 1, and `slowed.txt` what it does about writes that a tree slows. `peak.txt` is a peak of
-//! clients, and `fits.txt` is there for what none of these show.
+//! about a large level 1, and `slowed.txt` what it does about writes that a tree slows. `endless.txt` is a load that
+//! never ends, `peak.txt` a peak of clients, and `fits.txt` is there for what none of these show.
 #![allow(clippy::disallowed_methods, reason = "fixtures are files of the source tree")]
 
 #[path = "policy/fluid.rs"]
@@ -64,8 +64,7 @@ fn weir_with_pauses_pauses_in_a_peak_of_clients_and_defers_as_before() {
     let pauses = Profile::Varied(Ingredient::Pauses);
     let said = |profile: Profile| {
         let words = |knobs: &PartitionKnobs| format!("{} ({})", knobs.stage.name(), knobs.scope.name());
-        let said = script::play_as(profile, include_str!("fixtures/peak.txt"), words);
-        said.lines().filter_map(|line| line.split_once(" -> ")).map(|(_, said)| said.to_owned()).collect::<Vec<_>>()
+        decisions(profile, include_str!("fixtures/peak.txt"), words)
     };
     let (runs, is_paused) = ("normal (all)", "stage1 (l0-to-l1)");
     assert_eq!(said(Profile::Weir), [runs; 5]);
@@ -73,6 +72,27 @@ fn weir_with_pauses_pauses_in_a_peak_of_clients_and_defers_as_before() {
     // Clients have no peak here, but the node is short.
     let shortage = include_str!("fixtures/shortage.txt");
     assert_eq!(script::play(pauses, shortage), script::play(Profile::Weir, shortage));
+}
+
+/// What stage two cannot merge any more goes further down before writes stop.
+#[test]
+fn deferral_ends_where_level_0_can_no_longer_be_merged_within() {
+    let endless = include_str!("fixtures/endless.txt");
+    let said = |profile: Profile, script: &str| {
+        let words = |knobs: &PartitionKnobs| format!("{} gather={}", knobs.stage.name(), knobs.flush_gather);
+        decisions(profile, script, words)
+    };
+    let [one, two, all] = ["stage1 gather=12", "stage2 gather=12", "resume gather=12"];
+    assert_eq!(said(Profile::Weir, endless), [one, two, two, all, all, "normal gather=1", one]);
+    let goes_on = |profile: Profile, script: &str| assert_eq!(said(profile, script)[..4], [one, two, two, two]);
+    goes_on(Profile::Weir, &endless.replace("merge-max=500", "merge-max=2000"));
+    goes_on(Profile::Varied(Ingredient::EndOfDeferral), endless);
+}
+
+/// What `profile` decides in `script`, in these words.
+fn decisions(profile: Profile, script: &str, words: impl Fn(&PartitionKnobs) -> String) -> Vec<String> {
+    let said = script::play_as(profile, script, words);
+    said.lines().filter_map(|line| line.split_once(" -> ")).map(|(_, said)| said.to_owned()).collect()
 }
 
 fn compare(fixture: &str, said: &str) {
@@ -108,6 +128,7 @@ fn weir_is_another_without_any_of_its_ingredients() {
         include_str!("fixtures/valves.txt"),
         include_str!("fixtures/level-1.txt"),
         include_str!("fixtures/fits.txt"),
+        include_str!("fixtures/endless.txt"),
         include_str!("fixtures/peak.txt"),
     ];
     let said = |profile: Profile| {

@@ -332,6 +332,7 @@ fn tree_facts(facts: &EngineFacts, shape: &TreeShape) -> TreeFacts {
         l0_trigger: shape.l0_trigger as u64,
         l0_slow: shape.l0_limits[0] as u64,
         l0_stop: shape.l0_limits[1] as u64,
+        l0_merge_bytes_max: shape.l0_merge_bytes_max,
     }
 }
 

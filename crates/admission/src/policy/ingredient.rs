@@ -29,6 +29,9 @@ pub enum Ingredient {
     Fit,
     /// Level 0 is drained while the node is short but the device has bandwidth to spare.
     Drain,
+    /// Deferral ends, though the node is still short, for a partition whose level 0 is long and cannot be merged within
+    /// itself any more.
+    EndOfDeferral,
     /// A few partitions catch up at a time, within a budget (U-4).
     Ramp,
     /// Writes are slowed before a stall (C-1).
@@ -58,7 +61,7 @@ pub enum Ingredient {
 
 impl Ingredient {
     /// Every ingredient.
-    pub const ALL: [Ingredient; 23] = [
+    pub const ALL: [Ingredient; 24] = [
         Ingredient::Deferral,
         Ingredient::StageOne,
         Ingredient::StageTwo,
@@ -70,6 +73,7 @@ impl Ingredient {
         Ingredient::Rest,
         Ingredient::Fit,
         Ingredient::Drain,
+        Ingredient::EndOfDeferral,
         Ingredient::Ramp,
         Ingredient::Guard,
         Ingredient::Rush,
@@ -98,6 +102,7 @@ impl Ingredient {
             Ingredient::Rest => "weir-without-rest",
             Ingredient::Fit => "weir-without-fit",
             Ingredient::Drain => "weir-without-drain",
+            Ingredient::EndOfDeferral => "weir-without-end-of-deferral",
             Ingredient::Ramp => "weir-without-ramp",
             Ingredient::Guard => "weir-without-guard",
             Ingredient::Rush => "weir-without-rush",

@@ -155,6 +155,10 @@ pub struct TreeFacts {
     /// Runs at which writes stop; 0 in recordings from before this field existed.
     #[serde(default)]
     pub l0_stop: u64,
+    /// The most bytes of level 0 that one merge takes, if it can choose; 0 in recordings from before this field
+    /// existed.
+    #[serde(default)]
+    pub l0_merge_bytes_max: u64,
 }
 
 /// Background jobs of a tree.

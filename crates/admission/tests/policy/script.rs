@@ -108,6 +108,7 @@ fn partition(index: usize, line: &str, (bytes, drains): &mut (Bytes, u64)) -> Pa
             "runs" => tree.l0_runs = number as u64,
             "l0" => tree.l0_bytes = mega,
             "l1" => tree.l1_bytes = mega,
+            "merge-max" => tree.l0_merge_bytes_max = mega,
             "owed" => tree.deep_debt = mega,
             "memory" => tree.unflushed = mega,
             "flushing" => jobs.flush_left = mega,

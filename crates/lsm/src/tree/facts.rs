@@ -113,6 +113,7 @@ impl Facts for Tree {
                 levels,
                 l0_trigger: self.options.l0_trigger,
                 l0_limits: [self.options.l0_slow, self.options.l0_stop],
+                l0_merge_bytes_max: self.options.l0_merge_bytes_max,
                 write_buffers: self.knobs().write_buffers,
                 write_buffers_max: self.options.write_buffers_max,
                 write_buffer_bytes: self.options.write_buffer_bytes,

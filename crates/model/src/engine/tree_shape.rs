@@ -36,6 +36,8 @@ pub struct TreeShape {
     pub l0_trigger: usize,
     /// Level-0 runs from which writes are slowed, and at which they stop.
     pub l0_limits: [usize; 2],
+    /// The most bytes of level 0 that one merge takes, if it can choose.
+    pub l0_merge_bytes_max: u64,
     /// Memtables allowed now, the active one included.
     pub write_buffers: usize,
     /// The number of memtables that the tree was configured with.

@@ -19,6 +19,8 @@ pub struct PartitionState {
     pub stage: Stage,
     /// Why it is in this stage.
     pub why: Reason,
+    /// Whether nothing is put off until the shortage is over.
+    pub ended: bool,
     /// Its last valve.
     pub guard: Guard,
     /// How fast its flushes and merges are.
@@ -39,7 +41,8 @@ impl PartitionState {
         let is_long = limited && tree.l0_runs * 100 >= tree.l0_slow * STAGE_TWO_PERCENT;
         let (stage, why) = if is_long { (Stage::Drain, Reason::Opened) } else { (Stage::Normal, Reason::Enough) };
         let since = is_long.then_some(now);
-        Self { stage, why, guard: Guard::default(), paces: Paces::default(), since, usual_p99: None, slow_until: 0 }
+        let (guard, paces) = (Guard::default(), Paces::default());
+        Self { stage, why, ended: false, guard, paces, since, usual_p99: None, slow_until: 0 }
     }
 
     /// Takes in how fast the partition's reads are.
