@@ -82,7 +82,13 @@ impl Store {
 
     /// Runs `line`, one command; gives the answer.
     fn ask(&mut self, line: &str) -> String {
-        let request = Request::new(0, NOW_MS + self.later_ms, line.split(' ').map(str::as_bytes));
+        let (_, answer) = self.answer(line.split(' ').map(str::as_bytes));
+        String::from_utf8(answer).expect("text")
+    }
+
+    /// Runs the command of `words`; gives the number of turns that it took, and the answer.
+    fn answer<'w>(&mut self, words: impl IntoIterator<Item = &'w [u8]>) -> (usize, Vec<u8>) {
+        let request = Request::new(0, NOW_MS + self.later_ms, words);
         let args = request.args();
         let command = table::find(args.at(0)).expect("a command");
         let mut host = Headless::new(Protocol::Resp2, Yield::PLAIN, Rng::new(1));
@@ -91,9 +97,9 @@ impl Store {
             true => Context::locked(&*self, &mut host, &mut call, Draft::default()),
             false => Context::reading(&*self, &mut host, &mut call),
         };
-        let finished = done(run(command, context, args));
+        let (turns, finished) = turns(run(command, context, args));
         self.apply(finished.draft.batch());
-        String::from_utf8(host.take_answer(&finished.outcome)).expect("text")
+        (turns, host.take_answer(&finished.outcome))
     }
 
     /// Runs `handler` as a command that writes.

@@ -8,12 +8,8 @@ use weir_model::parts::StreamShape;
 use super::kind::*;
 use super::packs::{Open, Pack};
 use super::reader::{Reader, Turns};
-use super::{
-    Lack, Refusal, VERSION, VERSION_OF_DEADLINES, push_len, push_long_len, push_string, streams, take, take_array,
-    take_bytes_len,
-};
+use super::{Lack, Refusal, push_long_len, push_string, take, take_array, take_bytes_len};
 use crate::number::parse_i64;
-use crate::turn::end_turn;
 
 /// A node of a quicklist that is a single value.
 pub(super) const PLAIN: usize = 1;
@@ -240,51 +236,6 @@ fn check_deadlines(fields: Vec<Field>) -> Result<Vec<Field>, Refusal> {
     if fields.iter().all(is_sound) { Ok(fields) } else { Err(Refusal::Format) }
 }
 
-impl Loaded {
-    /// The version of dump files in which this value is written.
-    pub(super) fn version(&self) -> u16 {
-        match self {
-            Loaded::Hash(fields) if fields.iter().any(|field| field.expire_at_ms.is_some()) => VERSION_OF_DEADLINES,
-            _ => VERSION,
-        }
-    }
-
-    /// Appends the value's type and content, in a form that every Redis since 5.0 reads, or since 7.4 if fields have
-    /// deadlines.
-    pub(super) async fn put(&self, out: &mut Vec<u8>, yields: Yield) {
-        match self {
-            Loaded::String(value) => {
-                out.push(STRING);
-                push_string(out, value);
-            }
-            Loaded::List(values) => put_all(out, LIST, values, yields).await,
-            Loaded::Set(members) => put_all(out, SET, members, yields).await,
-            Loaded::Hash(fields) => put_hash(out, fields, yields).await,
-            Loaded::SortedSet(scores) => {
-                out.push(SORTED_SET_2);
-                push_len(out, scores.len());
-                for (index, (member, score)) in scores.iter().enumerate() {
-                    end_turn(yields, index).await;
-                    push_string(out, member);
-                    out.extend_from_slice(&score.to_le_bytes());
-                }
-            }
-            Loaded::Stream(stream) => streams::put(out, stream, yields).await,
-        }
-    }
-}
-
-async fn put_hash(out: &mut Vec<u8>, fields: &[Field], yields: Yield) {
-    let first_ms = fields.iter().filter_map(|field| field.expire_at_ms).min();
-    out.push(if first_ms.is_some() { HASH_METADATA } else { HASH });
-    out.extend(first_ms.map(u64::to_le_bytes).into_iter().flatten());
-    push_len(out, fields.len());
-    for (index, Field { name, value, expire_at_ms }) in fields.iter().enumerate() {
-        end_turn(yields, index).await;
-        push_field(out, first_ms, (name, value), *expire_at_ms).expect("no deadline is in front of the first one");
-    }
-}
-
 /// Appends a field of a hash, its name and its value. `first_ms` is the first deadline of the hash's fields, if there
 /// is any. `None` if the field has a deadline in front of that, or although there is none: it cannot be written then.
 pub(crate) fn push_field(
@@ -302,13 +253,4 @@ pub(crate) fn push_field(
     push_string(out, name);
     push_string(out, value);
     Some(())
-}
-
-async fn put_all(out: &mut Vec<u8>, kind: u8, strings: &[Vec<u8>], yields: Yield) {
-    out.push(kind);
-    push_len(out, strings.len());
-    for (index, string) in strings.iter().enumerate() {
-        end_turn(yields, index).await;
-        push_string(out, string);
-    }
 }

@@ -147,13 +147,6 @@ pub fn push_string(out: &mut Vec<u8>, value: &[u8]) {
     }
 }
 
-/// The payload for `value`.
-pub async fn encode(value: &Loaded, yields: Yield) -> Vec<u8> {
-    let mut out = Vec::new();
-    value.put(&mut out, yields).await;
-    seal(out, value.version(), yields).await
-}
-
 /// The payload in `version` for `body`, which is a type and what a value of that type says.
 pub async fn seal(mut body: Vec<u8>, version: u16, yields: Yield) -> Vec<u8> {
     body.extend_from_slice(&version.to_le_bytes());
@@ -360,58 +353,7 @@ mod tests {
         assert_eq!(crc64(0, b"123456789"), 0xe9c6_d914_c4b8_d9ca);
     }
 
-    /// From Redis 7.0.15.
-    #[test]
-    fn payloads_of_redis_are_read_and_numbers_are_written_like_it() {
-        for (value, payload) in PAYLOADS {
-            let value = value.as_bytes();
-            let loaded = Loaded::String(value.to_vec());
-            assert_eq!(now(decode(payload, 1000, Yield::PLAIN)), Ok(loaded.clone()));
-            let limited = now(decode(payload, value.len() / 2, Yield::PLAIN));
-            assert!(value.len() < 12 || limited == Err(Refusal::TooLong), "{limited:?}");
-            if value.len() <= 20 {
-                assert_eq!(now(encode(&loaded, Yield::PLAIN)), *payload);
-            }
-        }
-    }
-
     proptest! {
-        #[test]
-        fn what_is_encoded_is_decoded(value: Vec<u8>, len in 0_usize..40_000) {
-            let value = value.repeat(len / (value.len() + 1));
-            let value = Loaded::String(value);
-            let payload = now(encode(&value, Yield::PLAIN));
-            prop_assert_eq!(now(decode(&payload, 1 << 20, Yield::PLAIN)), Ok(value));
-            let mut damaged = payload;
-            damaged[len % 11] ^= 1;
-            prop_assert!(now(decode(&damaged, 1 << 20, Yield::PLAIN)).is_err());
-        }
-
-        #[test]
-        fn rows_of_every_type_are_encoded_and_decoded(
-            words in proptest::collection::btree_map(any::<Vec<u8>>(), any::<Vec<u8>>(), 1..20),
-            numbers in proptest::collection::vec(any::<f64>().prop_filter("a score", |n| !n.is_nan()), 20),
-            deadlines in proptest::collection::vec(proptest::option::of(0..=FIELD_DEADLINE_MS_MAX), 20)
-        ) {
-            let deadlines = deadlines.into_iter().map(|at| at.filter(|&at| at > 0));
-            let fields: Vec<Field> = words.clone().into_iter().zip(deadlines)
-                .map(|((name, value), expire_at_ms)| Field { name, value, expire_at_ms })
-                .collect();
-            let (names, values): (Vec<_>, Vec<_>) = words.into_iter().unzip();
-            for value in [
-                Loaded::List(values),
-                Loaded::Set(names.clone()),
-                Loaded::Hash(fields.clone()),
-                Loaded::Hash(fields.into_iter().map(|field| Field { expire_at_ms: None, ..field }).collect()),
-                Loaded::SortedSet(names.into_iter().zip(numbers).collect()),
-            ] {
-                let payload = now(encode(&value, Yield::PLAIN));
-                prop_assert_eq!(now(decode(&payload, 1 << 20, Yield::PLAIN)), Ok(value));
-                let limited = now(decode(&payload, 0, Yield::PLAIN));
-                prop_assert!(limited.is_ok() || limited == Err(Refusal::TooLong));
-            }
-        }
-
         #[test]
         fn any_bytes_are_decoded_or_refused(kind in 0..28_u8, body: Vec<u8>) {
             let mut summed = [&[kind][..], &body, &VERSION.to_le_bytes()].concat();
@@ -437,7 +379,6 @@ mod tests {
             Loaded::Hash(vec![field(b"a", b"v", None), field(b"b", b"w", Some(1000)), field(b"c", b"", Some(1063))]);
         let metadata = body(24, b"\xe8\x03\0\0\0\0\0\0\x03\0\x01a\x01v\x01\x01b\x01w\x40\x40\x01c\0");
         assert_eq!(now(decode(&metadata, 100, Yield::PLAIN)), Ok(expected.clone()));
-        assert_eq!(now(encode(&expected, Yield::PLAIN)), metadata);
         let mut pack = packs::Listpack::default();
         for (name, value, deadline) in [(b"a", &b"v"[..], 0), (b"b", b"w", 1000), (b"c", b"", 1063)] {
             pack.string(name);
@@ -450,24 +391,4 @@ mod tests {
         let beyond = body(24, b"\xff\xff\xff\xff\xff\xff\0\0\x01\x01\x01a\x01v");
         assert_eq!(now(decode(&beyond, 100, Yield::PLAIN)), Err(Refusal::Format));
     }
-
-    /// Values and their payloads.
-    const PAYLOADS: &[(&str, &[u8])] = &[
-        ("", b"\x00\x00\x0a\x00\x5d\x9b\x5c\x40\x0f\x7f\xa2\xda"),
-        ("1", b"\x00\xc0\x01\x0a\x00\x26\x78\xe7\xb6\xd1\x01\x11\xfc"),
-        ("-128", b"\x00\xc0\x80\x0a\x00\x99\x66\x32\x6d\x2f\x0c\x5b\xd9"),
-        ("300", b"\x00\xc1\x2c\x01\x0a\x00\x95\x42\x61\xf2\x65\x82\x5c\x10"),
-        ("-70000", b"\x00\xc2\x90\xee\xfe\xff\x0a\x00\x28\x75\xde\x7b\x13\xeb\x28\x00"),
-        ("2147483648", b"\x00\x0a\x32\x31\x34\x37\x34\x38\x33\x36\x34\x38\x0a\x00\xe7\xb1\x29\xa3\x4c\x1d\x76\xee"),
-        ("007", b"\x00\x03\x30\x30\x37\x0a\x00\x72\x58\xe2\x7b\x4c\x69\xba\xd9"),
-        ("text", b"\x00\x04\x74\x65\x78\x74\x0a\x00\x7c\xf3\x26\x6d\xca\xb5\xa5\x31"),
-        (
-            "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
-            b"\x00\xc3\x09\x40\x50\x01\x61\x61\xe0\x43\x00\x01\x61\x61\x0a\x00\x28\xee\xac\x72\x91\xdb\xc2\x2b",
-        ),
-        (
-            "abcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabc",
-            b"\x00\xc3\x0b\x40\x48\x03\x61\x62\x63\x61\xe0\x39\x02\x01\x62\x63\x0a\x00\xb2\x73\x6f\xeb\x5d\x5a\x4d\xac",
-        ),
-    ];
 }

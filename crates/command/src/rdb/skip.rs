@@ -124,47 +124,8 @@ pub fn skip_module(rest: &mut &[u8]) -> Result<bool, Lack> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use weir_model::parts::StreamShape;
-    use weir_model::parts::stream::{EntryId, PendingValue};
 
-    use super::super::{Field, Loaded};
     use super::*;
-
-    fn stream() -> Loaded {
-        let mut stream = StreamShape { last: EntryId::new(9, 1 << 40), added: 70_000, ..StreamShape::default() };
-        stream.entries.insert(EntryId::new(8, 0), vec![b"field".to_vec(), b"value".to_vec()]);
-        let group = stream.groups.entry(b"group".to_vec()).or_default();
-        group.consumers.insert(b"consumer".to_vec(), 1_000);
-        let pending = PendingValue { delivered_ms: 5, deliveries: 300, consumer: b"consumer".to_vec() };
-        group.pending.insert(EntryId::new(8, 0), pending);
-        Loaded::Stream(Box::new(stream))
-    }
-
-    #[test]
-    fn values_end_where_they_end_and_pieces_of_them_want_more() {
-        let word = |n: usize| vec![b'x'; n];
-        let field = |expire_at_ms| Field { name: word(1), value: word(20_000), expire_at_ms };
-        for value in [
-            Loaded::String(word(70_000)),
-            Loaded::List(vec![word(1), word(70)]),
-            Loaded::Set(vec![b"12".to_vec(), b"70000".to_vec()]),
-            Loaded::Hash(vec![field(None)]),
-            Loaded::Hash(vec![field(Some(70_000))]),
-            Loaded::SortedSet(vec![(word(9), 1.5)]),
-            stream(),
-        ] {
-            let mut body = Vec::new();
-            crate::polled::turns(value.put(&mut body, weir_io::Yield::PLAIN));
-            let (kind, value) = (body[0], &body[1..]);
-            let followed = [value, b"and more"].concat();
-            let mut rest = &followed[..];
-            assert_eq!(skip_value(kind, &mut rest), Ok(()), "{kind}");
-            assert_eq!(rest, b"and more", "{kind}");
-            for len in (0..value.len()).step_by(value.len().div_ceil(50)) {
-                assert_eq!(skip_value(kind, &mut &value[..len]), Err(Lack::More), "{kind}, {len}");
-            }
-        }
-    }
 
     proptest! {
         #[test]

@@ -10,17 +10,15 @@
 
 use std::collections::BTreeMap;
 
-use weir_io::Yield;
 use weir_model::parts::stream::{ConsumerValue, EntryId, GroupValue, PendingValue, StreamDetail};
 use weir_model::parts::{GroupShape, StreamShape};
 
-use super::kind::{STREAM_LISTPACKS, STREAM_LISTPACKS_2, STREAM_LISTPACKS_3};
+use super::kind::{STREAM_LISTPACKS, STREAM_LISTPACKS_3};
 use super::packs::{Listpack, Pack};
 use super::reader::{Reader, Turns};
 use super::{Lack, Refusal, push_long_len, push_string, take, take_array, take_bytes_len};
 use crate::number::parse_i64;
 use crate::stream_lag::added_up_to;
-use crate::turn::{TURN_KEYS, end_turn};
 
 const DELETED: i64 = 1;
 const SAME_FIELDS: i64 = 2;
@@ -28,8 +26,6 @@ const SAME_FIELDS: i64 = 2;
 /// Most entries and bytes of a node that Weir writes: as many as Redis puts into one.
 const NODE_ENTRIES: usize = 100;
 const NODE_BYTES: usize = 4096;
-/// How many nodes are written between two turns.
-const TURN_NODES: usize = TURN_KEYS / NODE_ENTRIES;
 
 /// What a word takes in a listpack at least, beside its bytes.
 const WORD_BYTES: usize = 2;
@@ -154,52 +150,6 @@ fn detail(stream: &StreamShape) -> StreamDetail {
         max_deleted: stream.max_deleted,
         added: stream.added,
         groups: stream.groups.len() as u64,
-    }
-}
-
-/// Appends a stream, beginning with its type.
-pub(super) async fn put(out: &mut Vec<u8>, stream: &StreamShape, yields: Yield) {
-    out.push(STREAM_LISTPACKS_2);
-    let (mut nodes, mut cut): (Vec<Vec<NodeEntry<'_>>>, _) = (Vec::new(), NodeCut::default());
-    for (index, (&id, words)) in stream.entries.iter().enumerate() {
-        end_turn(yields, index).await;
-        if cut.begins(words.iter().map(Vec::len).sum()) {
-            nodes.push(Vec::new());
-        }
-        let entry = (id, words.iter().map(Vec::as_slice).collect());
-        nodes.last_mut().expect("the first entry begins a node").push(entry);
-    }
-    push_long_len(out, nodes.len() as u64);
-    for (index, entries) in nodes.into_iter().enumerate() {
-        if index % TURN_NODES == TURN_NODES - 1 {
-            yields.now().await;
-        }
-        push_node(out, &entries);
-    }
-    push_detail(out, stream.entries.len() as u64, &detail(stream));
-    for (name, group) in &stream.groups {
-        put_group(out, name, group, yields).await;
-    }
-}
-
-async fn put_group(out: &mut Vec<u8>, name: &[u8], shape: &GroupShape, yields: Yield) {
-    let (pending, consumers) = (shape.pending.len() as u64, shape.consumers.len() as u64);
-    push_group(out, name, &GroupValue { delivered: shape.delivered, read: shape.read, pending, consumers });
-    let mut owned: BTreeMap<&[u8], Vec<EntryId>> = BTreeMap::new();
-    for (index, (&id, pending)) in shape.pending.iter().enumerate() {
-        end_turn(yields, index).await;
-        owned.entry(&pending.consumer).or_default().push(id);
-        push_pending(out, id, pending);
-    }
-    push_long_len(out, consumers);
-    for (index, (consumer, &seen_ms)) in shape.consumers.iter().enumerate() {
-        end_turn(yields, index).await;
-        let own = owned.remove(&consumer[..]).unwrap_or_default();
-        push_consumer(out, consumer, &ConsumerValue { seen_ms, pending: own.len() as u64 });
-        for (index, id) in own.into_iter().enumerate() {
-            end_turn(yields, index).await;
-            push_raw_id(out, id);
-        }
     }
 }
 
@@ -458,50 +408,5 @@ mod tests {
         let Ok(Loaded::Stream(stream)) = loaded(&body) else { panic!("no stream") };
         let read: Vec<_> = stream.groups.values().map(|group| group.read).collect();
         assert_eq!(read, [Some(0), Some(1), None, Some(3)]);
-    }
-
-    /// A stream without entries, with a group in which each of the `consumers` has got so many entries.
-    fn with_group(consumers: &[(Vec<u8>, u64)]) -> StreamShape {
-        let mut stream = StreamShape { last: EntryId::new(u64::MAX, 0), ..StreamShape::default() };
-        let group = stream.groups.entry(b"group".to_vec()).or_default();
-        for (consumer, entries) in consumers {
-            group.consumers.insert(consumer.clone(), 1_000);
-            for _ in 0..*entries {
-                let pending = PendingValue { delivered_ms: 5, deliveries: 1, consumer: consumer.clone() };
-                group.pending.insert(EntryId::new(group.pending.len() as u64 + 1, 0), pending);
-            }
-        }
-        stream
-    }
-
-    fn written(stream: &StreamShape) -> Vec<u8> {
-        let mut body = Vec::new();
-        turns(put(&mut body, stream, Yield::PLAIN));
-        body
-    }
-
-    #[test]
-    fn a_name_counts_for_each_entry_that_its_consumer_has_got() {
-        let named = |bytes, entries| written(&with_group(&[(vec![b'c'; bytes], entries)]));
-        assert_eq!(loaded(&named(1 << 20, 100)).err(), Some(Refusal::TooLong));
-        assert!(loaded(&named(1 << 20, 10)).is_ok());
-        assert!(loaded(&named(8, 10_000)).is_ok());
-    }
-
-    /// Each turn has at most 1000 entries or consumers to write or to read.
-    #[test]
-    fn groups_are_written_and_read_in_turns() {
-        const EACH: usize = 12_000;
-        let consumers: Vec<_> = (0..EACH).map(|number| (format!("c{number}").into_bytes(), 1)).collect();
-        for consumers in [consumers, vec![(b"c".to_vec(), EACH as u64)]] {
-            let stream = with_group(&consumers);
-            let mut body = Vec::new();
-            let (written_in, ()) = turns(put(&mut body, &stream, Yield::PLAIN));
-            let (read_in, read) = turns(load(&body, BYTES_MAX, Yield::PLAIN));
-            assert_eq!(read, Ok(Loaded::Stream(Box::new(stream))));
-            // Every entry is written twice: on its own, and in the list of its consumer.
-            let least = 2 * EACH / TURN_KEYS;
-            assert!(written_in >= least && read_in >= least, "{written_in} {read_in}");
-        }
     }
 }

@@ -1,10 +1,8 @@
 //! The events that commands on rows are told as.
 
 use weir_command::events::Classes;
-use weir_command::rdb::{Loaded, encode};
-use weir_model::parts::StreamShape;
-use weir_model::parts::stream::{EntryId, PendingValue};
 
+use super::payloads::dump;
 use super::*;
 
 /// Runs the command of `words`; gives the names of the events that it is told as.
@@ -43,12 +41,16 @@ fn a_time_that_stays_the_same_is_told_and_written() {
 
 #[test]
 fn a_restored_stream_is_told_as_a_whole() {
-    let mut shape = StreamShape { last: EntryId::new(5, 0), added: 1, ..StreamShape::default() };
-    let group = shape.groups.entry(b"g".to_vec()).or_default();
-    group.consumers.extend([(b"one".to_vec(), 7), (b"two".to_vec(), 8)]);
-    let pending = PendingValue { delivered_ms: 5, deliveries: 1, consumer: b"one".to_vec() };
-    group.pending.insert(EntryId::new(3, 0), pending);
-    let payload = done(encode(&Loaded::Stream(Box::new(shape)), Yield::PLAIN));
+    let mut store = Store::default();
+    for line in [
+        "XADD s 3-0 field value",
+        "XGROUP CREATE s g 0",
+        "XREADGROUP GROUP g one STREAMS s >",
+        "XGROUP CREATECONSUMER s g two",
+    ] {
+        assert!(!store.ask(line).starts_with('-'), "{line}");
+    }
+    let (_, payload) = dump(&mut store, "s");
     let mut store = Store::default();
     assert_eq!(told(&mut store, &[&b"RESTORE"[..], b"s", b"0", &payload]), ["restore"]);
     let consumers = store.ask("XINFO CONSUMERS s g");

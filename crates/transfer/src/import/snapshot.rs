@@ -151,6 +151,8 @@ async fn load_parts<B: Bytes>(
 }
 
 #[cfg(test)]
+mod fake_dump;
+#[cfg(test)]
 mod fake_store;
 #[cfg(test)]
 mod faults;

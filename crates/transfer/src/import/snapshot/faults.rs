@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use weir_command::rdb::file::{Writer, push_key, push_library};
-use weir_command::rdb::{Loaded, encode};
-use weir_io::Yield;
+use weir_command::rdb::file::{Writer, push_library};
 use weir_model::parts::stream::{EntryId, PendingValue};
 use weir_model::parts::{GroupShape, StreamShape};
 
+use super::fake_dump;
 use super::fake_store::{FakeStore, Faults, Row, Rows};
 use crate::failure::{Remedy, Result};
 use crate::import::hasty_clock::HastyClock;
@@ -58,27 +57,7 @@ fn source() -> Rows {
 
 /// A dump of `rows`.
 async fn dump(rows: &Rows) -> Vec<u8> {
-    dump_ending(rows, None).await
-}
-
-/// A dump of `rows`, which all end at the same moment.
-async fn dump_ending(rows: &Rows, expire_at_ms: Option<u64>) -> Vec<u8> {
-    let mut writer = Writer::new(&[]);
-    for (key, row) in rows {
-        let value = match row {
-            Row::Text(text) => Loaded::String(text.clone()),
-            Row::List(values) => Loaded::List(values.clone()),
-            Row::Stream(stream) => Loaded::Stream(Box::new(stream.clone())),
-        };
-        let payload = encode(&value, Yield::PLAIN).await;
-        let (&kind, body) = payload.split_first().expect("a type");
-        push_key(&mut writer.waiting, kind, key, expire_at_ms);
-        // Behind the value are a version and a checksum.
-        writer.waiting.extend_from_slice(&body[..body.len() - 10]);
-    }
-    let mut file = writer.take();
-    file.extend(writer.end());
-    file
+    fake_dump::dump(rows, |_| None).await
 }
 
 /// Imports everything into a tenant with `faults`; gives the tenant, the import, and how it ended.
@@ -303,7 +282,7 @@ fn a_comparison_by_size_is_also_of_the_end() {
         // The tenant dumps nothing.
         let (import, done) = import_into(&store, &rows, HastyClock::new(), 1).await;
         done.expect("nothing breaks");
-        let (same, ending) = (dump(&rows).await, dump_ending(&rows, Some(4_102_444_800_000)).await);
+        let (same, ending) = (dump(&rows).await, fake_dump::dump(&rows, |_| Some(4_102_444_800_000)).await);
         rows.insert(b"list-2".to_vec(), Row::List(vec![b"v".to_vec(); 3]));
         rows.insert(b"text-1".to_vec(), Row::Text(b"v".to_vec()));
         for (file, different) in [(same, 0), (ending, 2), (dump(&rows).await, 2)] {
@@ -474,15 +453,10 @@ fn keys_that_are_named_like_ours_are_listed_and_left_out() {
 #[test]
 fn a_key_whose_time_is_over_is_imported_while_the_expiry_of_the_tenant_is_paused() {
     in_runtime(async {
-        let mut writer = Writer::new(&[]);
-        for (key, end_ms) in [("gone", 1_000), ("extended", 5_000), ("lives", 1_000_000)] {
-            let payload = encode(&Loaded::String(b"value".to_vec()), Yield::PLAIN).await;
-            let (&kind, body) = payload.split_first().expect("a type");
-            push_key(&mut writer.waiting, kind, key.as_bytes(), Some(end_ms));
-            writer.waiting.extend_from_slice(&body[..body.len() - 10]);
-        }
-        let mut file = writer.take();
-        file.extend(writer.end());
+        let ends = [("gone", 1_000), ("extended", 5_000), ("lives", 1_000_000)];
+        let ends = BTreeMap::from(ends.map(|(key, end_ms)| (key.as_bytes().to_vec(), end_ms)));
+        let rows: Rows = ends.keys().map(|key| (key.clone(), Row::Text(b"value".to_vec()))).collect();
+        let file = fake_dump::dump(&rows, |key| ends.get(key).copied()).await;
         let clock: Arc<dyn weir_io::Clock> = HastyClock::new();
         pause(&clock, 9_000).await;
         for (in_step_ms, taken) in [(None, &["lives"][..]), (Some(4_000), &["extended", "lives"])] {
