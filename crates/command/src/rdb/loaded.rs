@@ -146,11 +146,7 @@ impl Reader<'_> {
         let first_ms = self.first_deadline()?;
         let mut fields = Vec::new();
         for _ in 0..self.count()? {
-            let later = take_bytes_len(&mut self.rest)?;
-            let expire_at_ms = match later.checked_sub(1) {
-                None => None,
-                Some(later) => Some(first_ms.checked_add(later as u64).ok_or(Refusal::Format)?),
-            };
+            let expire_at_ms = take_deadline(&mut self.rest, first_ms)?;
             fields.push(Field { name: self.string().await?, value: self.string().await?, expire_at_ms });
         }
         check_deadlines(fields)
@@ -162,9 +158,7 @@ impl Reader<'_> {
         let mut fields = Vec::new();
         while let Some(name) = elements.next() {
             self.turns.end_turn().await;
-            let (value, deadline) = elements.next().zip(elements.next()).ok_or(Refusal::Format)?;
-            let deadline = parse_i64(&deadline).and_then(|at| u64::try_from(at).ok()).ok_or(Refusal::Format)?;
-            fields.push(Field { name, value, expire_at_ms: Some(deadline).filter(|&at| at > 0) });
+            fields.push(mortal_field(name, &mut elements).ok_or(Refusal::Format)?);
         }
         check_deadlines(fields)
     }
@@ -207,6 +201,26 @@ impl Reader<'_> {
         }
         Ok(values)
     }
+}
+
+/// Takes the deadline in front of a field of a hash whose first deadline is `first_ms`, in milliseconds since 1970;
+/// `None` if the field has none.
+///
+/// # Errors
+/// There is no deadline.
+pub fn take_deadline(rest: &mut &[u8], first_ms: u64) -> Result<Option<u64>, Lack> {
+    match take_bytes_len(rest)?.checked_sub(1) {
+        None => Ok(None),
+        Some(later) => first_ms.checked_add(later as u64).map(Some).ok_or(Lack::Malformed),
+    }
+}
+
+/// The field `name` of a hash in a pack. Its value and its deadline, which is 0 if it has none, are the next two of
+/// `elements`; `None` if they are not.
+pub fn mortal_field(name: Vec<u8>, elements: &mut impl Iterator<Item = Vec<u8>>) -> Option<Field> {
+    let (value, deadline) = (elements.next()?, elements.next()?);
+    let deadline = u64::try_from(parse_i64(&deadline)?).ok()?;
+    Some(Field { name, value, expire_at_ms: Some(deadline).filter(|&at_ms| at_ms > 0) })
 }
 
 /// Takes a score: 8 bytes, or a text with its length in front.

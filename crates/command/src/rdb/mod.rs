@@ -16,7 +16,7 @@ pub mod streams;
 use weir_io::Yield;
 
 pub(crate) use self::loaded::push_field;
-pub use self::loaded::{FIELD_DEADLINE_MS_MAX, Field, Loaded, load, take_score, text_f64};
+pub use self::loaded::{FIELD_DEADLINE_MS_MAX, Field, Loaded, load, mortal_field, take_deadline, take_score, text_f64};
 pub use self::reader::{ELEMENTS_MAX, Turns};
 pub use self::skip::{skip_module, skip_value};
 use crate::number::parse_i64;

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use weir_command::number::parse_i64;
 use weir_command::rdb::packs::{intset, listpack, ziplist, zipmap};
 use weir_command::rdb::streams::{id_of, take_id, take_ms, take_node, take_raw_id};
-use weir_command::rdb::{Field, Refusal, Turns, kind, take_bytes_len, take_score, text_f64};
+use weir_command::rdb::{
+    Field, Refusal, Turns, kind, mortal_field, take_bytes_len, take_deadline, take_score, text_f64,
+};
 use weir_command::stream_lag::added_up_to;
 use weir_io::Yield;
 use weir_model::parts::stream::{EntryId, PendingValue, StreamDetail};
@@ -155,14 +156,12 @@ fn paired(strings: Vec<Vec<u8>>) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
     Some(pairs)
 }
 
-/// Fields, each with its value and its deadline, which is 0 if it has none.
+/// Fields, each with its value and its deadline.
 fn mortal(strings: Vec<Vec<u8>>) -> Option<Vec<Field>> {
     let mut strings = strings.into_iter();
     let mut fields = Vec::new();
     while let Some(name) = strings.next() {
-        let (value, deadline) = (strings.next()?, strings.next()?);
-        let deadline = u64::try_from(parse_i64(&deadline)?).ok()?;
-        fields.push(Field { name, value, expire_at_ms: Some(deadline).filter(|&at_ms| at_ms > 0) });
+        fields.push(mortal_field(name, &mut strings)?);
     }
     Some(fields)
 }
@@ -245,8 +244,8 @@ impl Cut {
                 QUICKLIST_2 => input.piece(take_bytes_len).await? == 1,
                 LIST | SET | HASH | SORTED_SET | SORTED_SET_2 => true,
                 HASH_METADATA => {
-                    let later = input.piece(take_bytes_len).await?.checked_sub(1);
-                    gathered.deadlines.push(later.map(|later| self.first_ms.saturating_add(later as u64)));
+                    let first_ms = self.first_ms;
+                    gathered.deadlines.push(input.piece(|rest| take_deadline(rest, first_ms)).await?);
                     true
                 }
                 _ => false,

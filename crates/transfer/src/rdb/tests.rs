@@ -286,6 +286,18 @@ fn hashes_whose_fields_expire_are_read_as_a_whole_and_in_parts() {
 }
 
 #[test]
+fn a_deadline_beyond_the_largest_number_is_damage() {
+    let out = of_redis_7_4(u64::MAX);
+    let first = async {
+        let mut dump = Dump::open(Input::new(FileBytes(&out[..]), Vec::new()), 1000, 10).await?;
+        dump.next().await?;
+        dump.part().await
+    };
+    let failure = now(first).expect_err("it is damaged");
+    assert!(failure.message.contains("something that means nothing"), "{failure}");
+}
+
+#[test]
 fn what_is_damaged_or_cut_is_refused() {
     let mut small = Writer::new(&[("a", "b")]).waiting;
     push_key(&mut small, kind::SET, b"key", None);
