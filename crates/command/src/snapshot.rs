@@ -13,12 +13,16 @@ use crate::error::{Error, Outcome};
 use crate::rdb::file::{Writer, push_key};
 use crate::rdb::{VERSION, kind, push_len, push_string};
 
+const MORTAL: Error = Error::new("ERR its fields have deadlines, for which a dump file of version 10 has no form");
+
 /// Writes the row of `key`, if there is one.
 ///
 /// # Errors
 /// The row cannot be read, or has no form in the file; or the client is gone.
 pub async fn push_row(cx: &mut Context<'_>, key: &[u8], file: &mut Writer) -> Outcome {
-    let Some(Row { content, expire_at_ms }) = cx.row_of_one_moment(key).await? else { return Ok(()) };
+    let named = |error| unwritten(key, error);
+    let row = cx.row_of_one_moment(key).await.map_err(named)?;
+    let Some(Row { content, expire_at_ms }) = row else { return Ok(()) };
     match content {
         Content::String(value) => {
             push_key(&mut file.waiting, kind::STRING, key, expire_at_ms);
@@ -26,13 +30,12 @@ pub async fn push_row(cx: &mut Context<'_>, key: &[u8], file: &mut Writer) -> Ou
         }
         Content::Parts(head) => {
             let row = Collection::found(key, (*head, None), cx.now_ms());
-            let row = Dumped::of(cx, row).await?;
+            let row = Dumped::of(cx, row).await.map_err(named)?;
             if row.version() > VERSION {
-                return Err(mortal(key));
+                return Err(named(MORTAL));
             }
             push_key(&mut file.waiting, row.kind(), key, expire_at_ms);
-            let pushed = row.push(cx, &mut Target::File(&mut *file)).await;
-            pushed.map_err(|error| unwritten(key, error))?;
+            row.push(cx, &mut Target::File(&mut *file)).await.map_err(named)?;
         }
     }
     send(cx, file).await
@@ -49,11 +52,6 @@ async fn push_text(cx: &mut Context<'_>, value: Value, file: &mut Writer) -> Out
     cx.replies().raw(&before);
     cx.replies().raw_value(value);
     cx.drain().await
-}
-
-fn mortal(key: &[u8]) -> Error {
-    let why = "ERR its fields have deadlines, for which a dump file of version 10 has no form";
-    unwritten(key, Error::new(why))
 }
 
 /// Adds to `error` which row it is about.

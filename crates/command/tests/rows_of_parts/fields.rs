@@ -529,3 +529,28 @@ fn a_large_hash_is_streamed_without_fields_that_have_expired() {
     let written = [host.take_answer(&outcome), file.take()].concat();
     assert_eq!((outcome, &written[..4]), (Ok(()), &[kind::HASH, 1, b'h', 11][..]));
 }
+
+/// Rows whose parts cannot be read.
+struct WithoutParts(Store);
+
+impl Rows for WithoutParts {
+    fn get<'a>(&'a self, database: u8, key: &'a [u8], now_ms: u64) -> Read<'a> {
+        self.0.get(database, key, now_ms)
+    }
+
+    fn page<'a>(&'a self, database: u8, from: &'a [u8], limit: usize) -> Waiting<'a, weir_io::Result<Page>> {
+        self.0.page(database, from, limit)
+    }
+}
+
+#[test]
+fn an_error_names_the_row_whose_expired_fields_cannot_be_counted() {
+    let (mut store, long) = (Store::default(), "v".repeat(10_000));
+    store.ask(&format!("HSET h a {long} b {long}"));
+    store.ask("HPEXPIRE h 10 FIELDS 1 a");
+    let (rows, mut call) = (WithoutParts(store), Call::new(0, NOW_MS + 10, VALUE_BYTES_MAX));
+    let mut host = Headless::new(Protocol::Resp2, Yield::PLAIN, Rng::new(1));
+    let mut cx = Context::reading(&rows, &mut host, &mut call);
+    let error = done(push_row(&mut cx, b"h", &mut Writer::default())).expect_err("it cannot be read");
+    assert_eq!(error.text(), b"ERR the key \"h\": storage: this cannot be done");
+}
