@@ -61,4 +61,4 @@ pub use settle_counts::{must_settle_counts, settle_counts};
 pub use stored_parts::{StoredPart, StoredParts};
 pub use table::{Command, Split};
 pub use transaction::Transaction;
-pub use turn::{TURN_KEYS, end_turn};
+pub use turn::{TURN_KEYS, end_turn, end_turn_of};

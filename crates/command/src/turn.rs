@@ -12,7 +12,12 @@ pub const TURN_SORTED: usize = 4096;
 
 /// To be called before the key with the number `index` is looked at. After every [`TURN_KEYS`] keys, others are served.
 pub async fn end_turn(yields: Yield, index: usize) {
-    if index % TURN_KEYS == TURN_KEYS - 1 {
+    end_turn_of(yields, TURN_KEYS, index).await;
+}
+
+/// As [`end_turn`], for work whose turns have so many `steps`: to be called before the step with the number `index`.
+pub async fn end_turn_of(yields: Yield, steps: usize, index: usize) {
+    if index % steps == steps - 1 {
         yields.now().await;
     }
 }

@@ -2,7 +2,9 @@
 //! would be served by the thread meanwhile.
 
 use tokio::runtime::Handle;
-use weir_command::TURN_KEYS;
+use weir_command::{TURN_KEYS, end_turn};
+
+use crate::yielding::YIELD;
 
 /// Drops `pieces`, and then `booked`, which books them. A few pieces are dropped at once. More are dropped by a task of
 /// this thread's event loop, which serves others in between; outside of an event loop nobody waits for that.
@@ -18,9 +20,7 @@ where
     };
     drop(event_loop.spawn(async move {
         for (index, piece) in pieces.enumerate() {
-            if index % TURN_KEYS == TURN_KEYS - 1 {
-                tokio::task::yield_now().await;
-            }
+            end_turn(YIELD, index).await;
             drop(piece);
         }
         drop(booked);

@@ -31,6 +31,7 @@ pub mod tls;
 mod tracking;
 mod waiting_rows;
 mod write_group;
+mod yielding;
 
 pub use mailbox::PushLimits;
 pub use resp::client::Patience;

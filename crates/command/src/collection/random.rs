@@ -17,7 +17,7 @@ use weir_model::parts::{RowType, place_of};
 use super::{Collection, Member};
 use crate::context::Context;
 use crate::error::{Error, Outcome};
-use crate::turn::end_turn;
+use crate::turn::{end_turn, end_turn_of};
 
 /// One of this many members behind a random place is taken: the more there are, the less gaps matter.
 const NEAR_MEMBERS: usize = 16;
@@ -69,9 +69,7 @@ impl Collection<'_> {
             if found.len() as u64 == count {
                 break;
             }
-            if tried % TURN_MEMBERS == TURN_MEMBERS - 1 {
-                cx.yields().now().await;
-            }
+            end_turn_of(cx.yields(), TURN_MEMBERS, tried).await;
             let Some(member) = self.random_member(cx).await? else { break };
             if names.insert(member.name.clone()) {
                 grow(&mut bytes, &member)?;

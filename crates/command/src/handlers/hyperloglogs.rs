@@ -11,7 +11,7 @@ use crate::hyperloglog::{
     merge,
 };
 use crate::keyword::lower;
-use crate::turn::end_turn;
+use crate::turn::{end_turn, end_turn_of};
 
 const NOT_ONE: Error = Error::new("WRONGTYPE Key is not a valid HyperLogLog string value.");
 const CORRUPTED: Error = Error::new("INVALIDOBJ Corrupted HLL object detected");
@@ -63,9 +63,7 @@ async fn merged<'k>(
 ) -> Outcome<bool> {
     let mut any_dense = false;
     for (index, key) in keys.enumerate() {
-        if index % TURN_VALUES == TURN_VALUES - 1 {
-            cx.yields().now().await;
-        }
+        end_turn_of(cx.yields(), TURN_VALUES, index).await;
         if let Some(row) = found(cx, key).await? {
             any_dense |= is_dense(&row.value);
             merge(&row.value, registers)?;

@@ -8,7 +8,7 @@ use std::task::Poll;
 
 use futures_util::future::{join_all, try_join_all};
 use weir_admission::Direction;
-use weir_command::{Page, PartCount, PartPage, PartRange, Read, TURN_KEYS};
+use weir_command::{Page, PartCount, PartPage, PartRange, Read, TURN_KEYS, end_turn_of};
 use weir_io::{Result, Yield};
 use weir_log::{SyncMode, Waiter};
 use weir_model::engine::{Found, Kind, Lookup, Range, Scan, Seq};
@@ -105,15 +105,11 @@ impl Partition {
     pub(super) async fn read_ahead(&self, keys: &[StoredKey], members: &[(StoredKey, &[u8])], yields: Yield) {
         const TURN_CHUNKS: usize = TURN_KEYS / READ_AHEAD_MAX;
         for (index, keys) in keys.chunks(READ_AHEAD_MAX).enumerate() {
-            if index % TURN_CHUNKS == TURN_CHUNKS - 1 {
-                yields.now().await;
-            }
+            end_turn_of(yields, TURN_CHUNKS, index).await;
             self.read_into_cache(keys.iter().map(|key| &key[..])).await;
         }
         for (index, members) in members.chunks(READ_AHEAD_MAX).enumerate() {
-            if index % TURN_CHUNKS == TURN_CHUNKS - 1 {
-                yields.now().await;
-            }
+            end_turn_of(yields, TURN_CHUNKS, index).await;
             let mut parts = Vec::with_capacity(members.len());
             for of_one_row in members.chunk_by(|(key, _), (next, _)| key[..] == next[..]) {
                 self.add_parts_of(&mut parts, &of_one_row[0].0, of_one_row.iter().map(|(_, name)| *name));

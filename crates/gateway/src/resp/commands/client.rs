@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weir_command::error::{Error, Outcome, SYNTAX};
 use weir_command::number::parse_i64;
-use weir_command::{Args, lower};
+use weir_command::{Args, end_turn_of, lower};
 
 use crate::resp::client::Client;
 use crate::resp::outbox::YIELD;
@@ -149,9 +149,7 @@ async fn list<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     };
     let mut lines = String::new();
     for (index, client) in clients.enumerate() {
-        if index % TURN_LINES == TURN_LINES - 1 {
-            YIELD.now().await;
-        }
+        end_turn_of(YIELD, TURN_LINES, index).await;
         if subscribed.is_none_or(|subscribed| client.is_subscribed() == subscribed) {
             lines.push_str(&client.line(second));
         }

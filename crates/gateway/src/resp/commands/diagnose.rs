@@ -2,7 +2,7 @@
 
 use weir_command::error::{Error, Outcome, SYNTAX};
 use weir_command::number::parse_i64;
-use weir_command::{Args, integer, lower};
+use weir_command::{Args, end_turn_of, integer, lower};
 
 use crate::resp::outbox::YIELD;
 use crate::resp::session::Session;
@@ -34,9 +34,7 @@ pub(in crate::resp) async fn slowlog<S: Store>(session: &mut Session<S>, args: A
             let entries = session.slowlog().last(count);
             session.outbox.replies.array(entries.len());
             for (index, entry) in entries.iter().enumerate() {
-                if index % TURN_ENTRIES == TURN_ENTRIES - 1 {
-                    YIELD.now().await;
-                }
+                end_turn_of(YIELD, TURN_ENTRIES, index).await;
                 let replies = &mut session.outbox.replies;
                 replies.array(6);
                 replies.integer(entry.id as i64);

@@ -1,6 +1,5 @@
 //! A connection as the host of commands.
 
-use std::pin::pin;
 use std::sync::Arc;
 
 use weir_command::bill::Bill;
@@ -15,13 +14,7 @@ use weir_node::{Quota, Unit};
 use super::Outbox;
 use crate::resp::cost::count_device_reads;
 use crate::store::Store;
-
-/// Ends a turn in the way that tokio's own tasks do. The event loop then looks for new input of other connections,
-/// which it does not do for a task that only goes to the end of its queue.
-pub(crate) const YIELD: Yield = Yield::new(|task| {
-    // Not awaited: its first poll arranges the wake-up.
-    let _ = pin!(tokio::task::yield_now()).poll(task);
-});
+use crate::yielding::YIELD;
 
 impl<S: Store> Host for Outbox<S> {
     #[inline]

@@ -23,7 +23,6 @@ use weir_node::{EngineKind, Quota, waits};
 
 pub(super) use self::answer::Gathered;
 use self::answer::{Answer, Pending};
-pub(crate) use self::host::YIELD;
 use self::mail::Mail;
 use super::client::{Client, Phase};
 use super::slow_replies::{SlowReplies, SlowReply};
@@ -34,6 +33,7 @@ use crate::stream::Stream;
 use crate::tenant::account::Account;
 use crate::tenant::byte_budget::Hold;
 use crate::tenant::byte_limit::Held;
+pub(crate) use crate::yielding::YIELD;
 
 /// The choice that `CLIENT REPLY` has made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
