@@ -28,6 +28,7 @@ use weir_model::{Batch, Row};
 
 use super::covers::Elsewhere;
 use super::latch::Latches;
+use super::write::WriteKind;
 use super::{Background, Partition};
 
 /// Keys that are looked at and deleted under the order lock at once: tens of microseconds.
@@ -120,7 +121,7 @@ impl Partition {
             self.tell(events);
             return;
         }
-        match self.apply_in_order(order, batch, events, false) {
+        match self.write_in_order(order, batch, events, WriteKind::Burial) {
             Ok(_) => self.witnessed.expirations.count(rows),
             // They are gone by the clock all the same. If somebody is to be told, it is tried again.
             Err(error) => {

@@ -31,19 +31,20 @@ use self::latched::Latched;
 use self::rows::LockedRows;
 use super::covers::{Elsewhere, Whole, with_covers};
 use super::latch::Latches;
+use super::write::WriteKind;
 use super::{Commit, Partition};
 
 impl LockedRows<'_> {
     /// The batch to apply for a command that has come to `answer`, with the covers of the rows that the batch ends.
     async fn decided<T>(&self, answer: T, (batch, events): (Batch, Vec<KeyEvent>)) -> Result<Decided<T>> {
         let whole = with_covers(&*self.partition.engine, batch, self).await?;
-        Ok(Decided { answer, whole, events, is_quiet: false })
+        Ok(Decided { answer, whole, events, kind: WriteKind::Change })
     }
 
     /// The same for what commands want written.
     async fn drafted<T>(&self, answer: T, draft: Draft) -> Result<Decided<T>> {
-        let is_quiet = draft.is_quiet();
-        Ok(Decided { is_quiet, ..self.decided(answer, draft.into_parts()).await? })
+        let kind = if draft.is_quiet() { WriteKind::Quiet } else { WriteKind::Change };
+        Ok(Decided { kind, ..self.decided(answer, draft.into_parts()).await? })
     }
 
     /// Runs `transaction` and gives what is to be applied for it.
@@ -84,8 +85,8 @@ struct Decided<T> {
     whole: Whole,
     /// Events to be told when the batch is applied.
     events: Vec<KeyEvent>,
-    /// The changes do not count for those who watch their rows or keep values of them.
-    is_quiet: bool,
+    /// For whom the changes count.
+    kind: WriteKind,
 }
 
 /// The result of a command.
@@ -292,15 +293,15 @@ impl Partition {
     fn conclude<T>(
         self: &Arc<Self>,
         rows: &LockedRows<'_>,
-        Decided { answer, whole: Whole { mut batch, due_ms }, mut events, is_quiet }: Decided<T>,
+        Decided { answer, whole: Whole { mut batch, due_ms }, mut events, kind }: Decided<T>,
         order: MutexGuard<'_, Latches>,
         latched: Option<&[Arc<[u8]>]>,
     ) -> Result<Done<T>> {
         self.refuse_if_closing()?;
         if is_planted(Plant::RecordSplit) && batch.len() > 1 {
             let (first, rest) = halves(&batch);
-            drop(self.write_in_order(order, &first, Vec::new())?);
-            let rest = Decided { answer, whole: Whole { batch: rest, due_ms }, events, is_quiet };
+            drop(self.write_in_order(order, &first, Vec::new(), WriteKind::Change)?);
+            let rest = Decided { answer, whole: Whole { batch: rest, due_ms }, events, kind };
             return self.conclude(rows, rest, self.order.lock(), latched);
         }
         let expired = rows.expired.lock();
@@ -309,10 +310,7 @@ impl Partition {
             if !expired.is_empty() {
                 ended = self.end_expired(&rows.to_bury(&expired, &order, latched), &mut batch, &mut events);
             }
-            let commit = Some(match is_quiet {
-                true => self.apply_in_order(order, &batch, events, true)?,
-                false => self.write_in_order(order, &batch, events)?,
-            });
+            let commit = Some(self.write_in_order(order, &batch, events, kind)?);
             if ended > 0 {
                 self.witnessed.expirations.count(ended);
             }

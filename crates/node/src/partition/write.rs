@@ -32,6 +32,17 @@ enum Attempt {
     EndsLives,
 }
 
+/// For whom a write counts, beside those who read its rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WriteKind {
+    /// For those who watch its rows, and those who keep values of them: somebody has changed the rows.
+    Change,
+    /// For those who keep values of its rows: it deletes rows that had expired.
+    Burial,
+    /// For nobody: it is [quiet](weir_command::Draft::is_quiet).
+    Quiet,
+}
+
 impl Partition {
     /// Applies `batch` as one. When this returns, every later read sees it (and waits for its commit where it must).
     /// Acknowledge the write when the [`Commit`] is done. An empty batch is refused.
@@ -82,31 +93,22 @@ impl Partition {
         if may_end_lives(&*self.engine, batch) {
             return Ok(Attempt::EndsLives);
         }
-        self.write_in_order(order, batch, Vec::new()).map(Attempt::Written)
+        self.write_in_order(order, batch, Vec::new(), WriteKind::Change).map(Attempt::Written)
     }
 
-    /// Appends and applies what somebody has asked for, and hands on the events that go with it: in the order of the
-    /// writes. The caller holds the order lock and has looked at the latches.
+    /// Appends and applies `batch`, and hands on the events that go with it: in the order of the writes. The caller
+    /// holds the order lock and has looked at the latches.
     pub(super) fn write_in_order(
         self: &Arc<Self>,
         order: MutexGuard<'_, Latches>,
         batch: &Batch,
         events: Vec<KeyEvent>,
+        kind: WriteKind,
     ) -> Result<Commit> {
-        // Also for a write that is refused: a log that is replaced may have it in the end.
-        self.witnessed.watched.changed(batch);
-        self.apply_in_order(order, batch, events, false)
-    }
-
-    /// The same for a batch that changes nothing for watchers of its rows: it deletes what had expired, or it is
-    /// [quiet](weir_command::Draft::is_quiet).
-    pub(super) fn apply_in_order(
-        self: &Arc<Self>,
-        order: MutexGuard<'_, Latches>,
-        batch: &Batch,
-        events: Vec<KeyEvent>,
-        is_quiet: bool,
-    ) -> Result<Commit> {
+        if kind == WriteKind::Change {
+            // Also for a write that is refused: a log that is replaced may have it in the end.
+            self.witnessed.watched.changed(batch);
+        }
         self.refuse_if_closing()?;
         if batch.is_empty() {
             return Err(Error::new(ErrorKind::Invalid, "write to", "the partition", "the batch is empty"));
@@ -123,7 +125,7 @@ impl Partition {
         if self.sync == SyncMode::None {
             self.engine.publish(applied.last_seq);
         }
-        self.tell_written(batch, events, is_quiet);
+        self.tell_written(batch, events, kind);
         drop(order);
         if let Some(toll) = &self.toll {
             toll.owe(index, (batch.as_bytes().len() + RECORD_FRONT_BYTES) as u64);
@@ -138,11 +140,11 @@ impl Partition {
 
     /// Hands on what has happened to the rows of `batch`. A listener may have come after the command began, which said
     /// nothing then: the rows that were written are told all the same, unless the batch is quiet.
-    fn tell_written(self: &Arc<Self>, batch: &Batch, mut events: Vec<KeyEvent>, is_quiet: bool) {
+    fn tell_written(self: &Arc<Self>, batch: &Batch, mut events: Vec<KeyEvent>, kind: WriteKind) {
         let Some(witness) = self.witnessed.witness() else { return self.note_no_deadlines() };
         self.note_deadlines(batch, witness.wants());
         let is_told = |events: &[KeyEvent]| events.iter().any(|event| event.class == Classes::CHANGED);
-        if !is_quiet && witness.wants().has(Classes::CHANGED) && !is_told(&events) {
+        if kind != WriteKind::Quiet && witness.wants().has(Classes::CHANGED) && !is_told(&events) {
             let rows = batch.as_ref().iter().map(|change| change.key()).filter(|key| !is_part(key));
             events.extend(rows.flat_map(|row| KeyEvent::expired(row, Classes::CHANGED)));
         }
