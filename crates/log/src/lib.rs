@@ -31,7 +31,7 @@ mod write_ahead_log;
 pub use log::Log;
 pub use options::{LogAnchor, LogOptions, SyncMode};
 pub use recover::{Cut, Recovery, check};
-pub use salvage::{Salvage, copy_beginning, first_indexes, salvage};
+pub use salvage::{Beginnings, Salvage, beginnings, copy_beginning, salvage};
 pub use segment::{SegmentHeader, decode_segment_header};
 pub use shared::{
     ClaimKeeper, MemberId, MemberLog, MemberOpening, RecordTag, SharedClaim, SharedLog, SharedOptions, SharedStats,

@@ -91,25 +91,36 @@ pub async fn salvage(
     Ok(found)
 }
 
-/// The index of the first record in each segment that has a record, in order. Changes nothing.
+/// What the beginnings of a log's segments say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Beginnings {
+    /// The identity in the first segment of which it can be read.
+    pub identity: Option<u64>,
+    /// The index of the first record in each segment that has a record, in order.
+    pub first_indexes: Vec<LogIndex>,
+}
+
+/// Reads the beginnings of the segments of the log in `dir`. Changes nothing.
 ///
 /// # Errors
 /// I/O.
-pub async fn first_indexes(fs: &Arc<dyn Fs>, dir: &Path, owner: Owner) -> Result<Vec<LogIndex>> {
+pub async fn beginnings(fs: &Arc<dyn Fs>, dir: &Path, owner: Owner) -> Result<Beginnings> {
     let tag = Tag::new(owner, Class::Maintenance);
-    let mut first_indexes = Vec::new();
+    let mut found = Beginnings::default();
     for entry in fs.list(dir, tag).await? {
         let Some(id) = segment::parse_name(&entry.name) else { continue };
         let file = fs.open(&dir.join(&entry.name), OpenOptions::read_buffered(), tag).await?;
         let mut reader = Reader::new(file, tag).await?;
         let Ok(header) = decode_segment_header(reader.bytes(0, PAGE).await?) else { continue };
-        if header.id == id
-            && let Decoded::Record(record) = reader.decode(HEADER_PAGE, record::seed(id, header.salt)).await?
-        {
-            first_indexes.push(record.index);
+        if header.id != id {
+            continue;
+        }
+        found.identity.get_or_insert(header.identity);
+        if let Decoded::Record(record) = reader.decode(HEADER_PAGE, record::seed(id, header.salt)).await? {
+            found.first_indexes.push(record.index);
         }
     }
-    Ok(first_indexes)
+    Ok(found)
 }
 
 /// The valid records at the beginning of a segment.

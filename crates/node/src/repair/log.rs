@@ -97,10 +97,9 @@ async fn floor_without_anchor(
     listings: &Listings,
 ) -> Result<(LogIndex, bool)> {
     let owner = shared_log::OWNER;
-    let identity = weir_log::salvage(fs, log, owner, None, 0).await?.identity.unwrap_or_default();
-    let anchor = LogAnchor { identity, durable: 0 };
-    let firsts = weir_log::first_indexes(fs, log, owner).await?;
-    let mut floors: Vec<LogIndex> = firsts.into_iter().map(|first| first.saturating_sub(1)).collect();
+    let found = weir_log::beginnings(fs, log, owner).await?;
+    let anchor = LogAnchor { identity: found.identity.unwrap_or_default(), durable: 0 };
+    let mut floors: Vec<LogIndex> = found.first_indexes.iter().map(|first| first.saturating_sub(1)).collect();
     if floors.is_empty() {
         floors.push(0);
     }
