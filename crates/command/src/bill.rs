@@ -209,8 +209,8 @@ impl Bill {
     }
 
     /// A key was looked up, and found with a value of `found` bytes. For a command that writes, the look at a short
-    /// value is included in the write. A row that `is_in_hand` was written just before, and the engine was not asked
-    /// for it.
+    /// value is included in the write. A row that `is_in_hand` was written or read just before, and the engine was
+    /// not asked for it.
     #[inline]
     pub fn read(&mut self, found: Option<usize>, writes: bool, is_in_hand: bool) {
         let units = read_units(found.unwrap_or(0) as u64);

@@ -22,6 +22,7 @@ use crate::table::Command;
 
 mod asked;
 mod call;
+mod chunks;
 mod counting;
 mod events;
 mod keys;

@@ -16,6 +16,7 @@ use hashbrown::hash_table::Entry;
 use weir_model::parts::{Head, HeadRef, Life};
 use weir_model::{Batch, BatchMark, BatchRef, Change};
 
+use crate::chunk_in_hand::ChunkInHand;
 use crate::events::{Classes, KeyEvent};
 use crate::page_ahead::PageAhead;
 use crate::uncounted::Uncounted;
@@ -48,6 +49,9 @@ struct More {
     /// The head of a spread row that the last change has left, and when the row expires, decoded for the next command,
     /// which is mostly about the same row. Kept only where there may be a next command.
     head: Option<(Head, Option<u64>)>,
+    /// The chunk of a list that was read or written last, unless a part was changed after that. Kept only where there
+    /// may be a next command.
+    chunk: Option<ChunkInHand>,
     last: LastChanges,
     /// For keys that begin with `in_order_front`, the last change of each, as far as `ordered` has come.
     in_order: BTreeMap<Box<[u8]>, BatchMark>,
@@ -166,21 +170,21 @@ impl Draft {
     /// Adds a change of a stored key.
     #[inline]
     pub(crate) fn push(&mut self, change: Change<'_>) {
-        self.begin_change();
+        self.begin_part();
         self.batch.push(change);
     }
 
     /// Adds a change of a part, which has its subkey as its key.
     #[inline]
     pub(crate) fn push_part(&mut self, life: Life, space: u8, change: Change<'_>) {
-        self.begin_change();
+        self.begin_part();
         self.batch.push_part(life, space, change);
     }
 
     /// Adds a change of the part of a placed member; the change has the member's name as its key.
     #[inline]
     pub(crate) fn push_member(&mut self, life: Life, space: u8, change: Change<'_>) {
-        self.begin_change();
+        self.begin_part();
         self.batch.push_member(life, space, change);
     }
 
@@ -196,6 +200,15 @@ impl Draft {
         self.newest = Some(self.batch.mark());
         if let Some(more) = &mut self.more {
             more.head = None;
+        }
+    }
+
+    /// Begins a change that may be one of a part.
+    #[inline]
+    fn begin_part(&mut self) {
+        self.begin_change();
+        if let Some(more) = &mut self.more {
+            more.chunk = None;
         }
     }
 
@@ -215,6 +228,18 @@ impl Draft {
         more.head.take_if(|_| is_same)
     }
 
+    /// Keeps a chunk for the next command, if there may be one. The chunk is as the changes so far have left it.
+    pub(crate) fn keep_chunk(&mut self, chunk: impl FnOnce() -> ChunkInHand) {
+        if self.is_of_several {
+            self.more().chunk = Some(chunk());
+        }
+    }
+
+    /// Takes the chunk at `anchor` of the list whose `life` it is, if it is still kept here.
+    pub(crate) fn take_chunk(&mut self, life: Life, anchor: i64) -> Option<ChunkInHand> {
+        self.more.as_mut()?.chunk.take_if(|chunk| chunk.life == life && chunk.anchor == anchor)
+    }
+
     /// Where the next change goes.
     pub fn mark(&self) -> BatchMark {
         self.batch.mark()
@@ -230,6 +255,7 @@ impl Draft {
         self.newest = None;
         if let Some(more) = &mut self.more {
             more.head = None;
+            more.chunk = None;
             more.uncounted.rewind(mark);
             if more.last.learned.max(more.ordered) > mark {
                 more.forget_places();
@@ -494,6 +520,34 @@ mod tests {
         let mut alone = Draft::default();
         put(&mut alone, b"a", &head(7), None);
         assert_eq!(alone.take_head(2, b"a"), None, "nobody follows");
+    }
+
+    #[test]
+    fn a_chunk_is_in_hand_until_a_part_is_changed() {
+        let (life, anchor) = (Life::new(7), -3);
+        let chunk = || ChunkInHand { life, anchor, bytes: vec![1, b'a'], values: 1 };
+        let mut draft = Draft::of_several();
+        draft.keep_chunk(chunk);
+        for (life, anchor) in [(Life::new(8), anchor), (life, 3)] {
+            assert_eq!(draft.take_chunk(life, anchor), None);
+        }
+        draft.push_row(2, Change::Delete { key: b"a" });
+        assert_eq!(draft.take_chunk(life, anchor), Some(chunk()));
+        assert_eq!(draft.take_chunk(life, anchor), None, "whoever has it may change it");
+        let changes: [fn(&mut Draft); 4] = [
+            |draft| draft.push(Change::Delete { key: b"part" }),
+            |draft| draft.push_part(Life::new(9), 0, Change::Delete { key: b"part" }),
+            |draft| draft.push_member(Life::new(9), 0, Change::Delete { key: b"member" }),
+            |draft| draft.rewind(draft.mark()),
+        ];
+        for change in changes {
+            draft.keep_chunk(chunk);
+            change(&mut draft);
+            assert_eq!(draft.take_chunk(life, anchor), None);
+        }
+        let mut alone = Draft::default();
+        alone.keep_chunk(chunk);
+        assert_eq!(alone.take_chunk(life, anchor), None, "nobody follows");
     }
 
     /// All changes of one key.

@@ -8,6 +8,7 @@
 pub mod acl;
 mod args;
 pub mod bill;
+mod chunk_in_hand;
 mod collection;
 mod context;
 mod derived;

@@ -84,6 +84,38 @@ fn the_answers_are_those_of_one_at_a_time() {
     }
 }
 
+/// So do those on lists whose short values share parts: such a part is left to the command behind.
+#[test]
+fn the_answers_about_lists_are_those_of_one_at_a_time() {
+    let (together, apart) = (Running::start(Settings::default()), Running::start(Settings::default()));
+    let (mut together, mut apart) = (together.connect(), apart.connect());
+    let mut rng = Rng::new(1);
+    for _ in 0..60 {
+        let mut asked = vec![format!("RPUSH a{}", " v".repeat(200))];
+        asked.extend((0..1 + rng.below(60)).map(|number| {
+            let key = ["a", "a", "a", "b"][rng.below(4) as usize];
+            match rng.below(40) {
+                0..8 => format!("RPUSH {key} r{number}"),
+                8..16 => format!("LPUSH {key} l{number} {}", "x".repeat(1 + rng.below(70) as usize)),
+                16..22 => format!("LPOP {key}"),
+                22..28 => format!("RPOP {key}"),
+                28..30 => format!("LSET {key} {} s{number}", ["0", "-1", "-9"][rng.below(3) as usize]),
+                30..32 => format!("RPOP {key} 3"),
+                32..34 => format!("LLEN {key}"),
+                34 => "APPEND b x".to_owned(),
+                35 => format!("RPOPLPUSH {key} a"),
+                36 => format!("RENAME {key} b"),
+                37 => format!("EXPIRE {key} 1000"),
+                38 => format!("LTRIM {key} 5 -5"),
+                _ => format!("DEL {key}"),
+            }
+        }));
+        asked.extend(lines("LRANGE a 0 -1 ; LRANGE b 0 -1"));
+        let expected: Vec<String> = asked.iter().flat_map(|line| all(&mut apart, std::slice::from_ref(line))).collect();
+        assert_eq!(all(&mut together, &asked), expected, "{asked:?}");
+    }
+}
+
 /// What the commands of a group change of the counts of a sorted set is one change for all of them. If the counts
 /// cannot be read, nothing is written, and each command is answered with the error.
 #[test]

@@ -464,6 +464,24 @@ fn what_is_written_again_by_the_same_group_is_counted_as_left_out() {
     assert_eq!(counts(&mut client), [8, 0, 8 * 7, 0]);
 }
 
+/// Only the first of several commands looks for the head and the chunk: the others are left them by the one in front.
+#[test]
+fn commands_of_a_group_look_for_the_chunk_at_the_end_of_a_list_once() {
+    let weir = Running::start(Settings::default());
+    let mut client = weir.connect();
+    let values: Vec<String> = (0..200).map(|value| value.to_string()).collect();
+    client.say(&format!("RPUSH l {}", values.join(" ")));
+    // Nothing tells yet which part is at the front, so the first command finds it on a page.
+    for (line, found) in [("LPOP l", 0), ("LPOP l", 1), ("RPOP l", 1), ("RPUSH l v", 1)] {
+        client.say("MULTI");
+        (0..3).for_each(|_| drop(client.say(line)));
+        client.say("EXEC");
+        let counted = modules(&mut client);
+        let of = |module| counted.get(module).copied().unwrap_or(0);
+        assert_eq!([of("row_found"), of("part_found"), of("in_hand")], [1, found, 2 + 2], "{line}: {counted:?}");
+    }
+}
+
 #[test]
 fn what_rows_and_replies_take_beside_each_row_is_counted() {
     let weir = Running::start(Settings::default());

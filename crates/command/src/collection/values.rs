@@ -41,6 +41,9 @@ const TOO_MANY: Error =
 const TAKEN_BYTES_MAX: i64 = 16 << 20;
 const TOO_MUCH: Error = Error::new("ERR these values have more than 16 MB together: take less at a time");
 
+/// Most bytes of a chunk that takes a further value, if it was written before.
+const WRITTEN_CHUNK_BYTES_MAX: usize = 256;
+
 const NO_POSITION: Error = Error::new("ERR the list has no position left at this end");
 const MISSING: Error = Error::new("ERR stored data is damaged: a list has lost a value");
 const NO_FIRST: Error = Error::new("ERR stored data is damaged: a list does not say where it begins");
@@ -161,7 +164,7 @@ impl Collection<'_> {
                     last if last + 1 == self.len() => self.end_part(cx, End::Back).await?,
                     _ => self.part_at(cx, position).await?,
                 };
-                part.into_value(cx, position)
+                part.into_value(cx, self.life(), position)
             }
         };
         found.ok_or(MISSING)

@@ -326,6 +326,32 @@ fn lists_of_short_and_long_values_are_changed_as_a_model() {
     }
 }
 
+/// Commands of one record have the chunk in hand that the one in front of them has left.
+#[test]
+fn what_is_written_as_one_record_is_what_would_be_written_one_by_one() {
+    for seed in 0..12 {
+        let mut rng = Rng::new(seed);
+        let (mut together, mut apart, mut values) = (Store::default(), Store::default(), Vec::new());
+        for step in 0..100 {
+            let mut lines = Vec::new();
+            for _ in 0..1 + rng.below(16) {
+                let line = match values.len() {
+                    0..40 => format!("RPUSH l {}", vec![some_value(&mut rng); 150].join(" ")),
+                    len => some_line(&mut rng, len as u64),
+                };
+                // These may begin a new life, whose number depends on how many records there were.
+                if !["LINSERT", "LREM", "LTRIM"].iter().any(|name| line.starts_with(name)) {
+                    answer_of(&mut values, &line);
+                    lines.push(line);
+                }
+            }
+            let answers: Vec<String> = lines.iter().map(|line| apart.ask(line)).collect();
+            assert_eq!(together.ask_together(&lines), answers, "seed {seed}, step {step}: {lines:?}");
+            assert_eq!(together.map, apart.map, "seed {seed}, step {step}: {lines:?}");
+        }
+    }
+}
+
 /// What `line` makes of a list of these `values`.
 fn in_model(values: &mut Vec<String>, words: &[&str]) {
     let place = |values: &Vec<String>, value: &str| values.iter().position(|other| other == value);
@@ -435,6 +461,13 @@ fn positions_run_out_with_an_error() {
     assert_eq!(store.ask("RPUSH l x"), refused);
     assert_eq!(store.ask("LINSERT l AFTER 198 x"), refused);
     assert_eq!(store.ask("LPUSH l x"), ":201\r\n");
+    // A command that fails leaves the chunk as the one in front of it has left it, also if it has filled the chunk.
+    let mut store = with_list(i64::MAX - 299, 0..200);
+    let many = format!("RPUSH l{}", " v".repeat(100));
+    let lines = ["RPUSH l a", &many, "RPUSH l b", "RPOP l", "RPUSH l c", "LINDEX l -1", "LINDEX l -2"];
+    let answers = store.ask_together(&lines.map(str::to_owned));
+    assert_eq!(answers, [":201\r\n", refused, ":202\r\n", "$1\r\nb\r\n", ":202\r\n", "$1\r\nc\r\n", "$1\r\na\r\n"]);
+    assert_eq!(store.problems(), Vec::<String>::new());
 }
 
 #[test]

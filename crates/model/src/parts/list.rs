@@ -93,14 +93,18 @@ impl ListPart {
     pub fn positions(self, value: &[u8]) -> Option<RangeInclusive<i64>> {
         match self {
             Self::Value(position) => Some(position..=position),
-            Self::Chunk(anchor) => {
-                let further = Chunk::parse(value)?.values_len() as i64 - 1;
-                match anchor < 0 {
-                    true => Some(anchor.checked_sub(further)?..=anchor),
-                    false => Some(anchor..=anchor.checked_add(further)?),
-                }
-            }
+            Self::Chunk(anchor) => chunk_positions(anchor, Chunk::parse(value)?.values_len()),
         }
+    }
+}
+
+/// The positions of the values of the chunk at `anchor`, which has `values` values, at least one; `None` if there are
+/// not as many positions.
+pub fn chunk_positions(anchor: i64, values: usize) -> Option<RangeInclusive<i64>> {
+    let further = values as i64 - 1;
+    match anchor < 0 {
+        true => Some(anchor.checked_sub(further)?..=anchor),
+        false => Some(anchor..=anchor.checked_add(further)?),
     }
 }
 

@@ -1,11 +1,13 @@
 //! Where the values of a spread list are: which part has the value at a position, and pages of parts.
 
-use std::ops::{Bound, RangeInclusive};
+use std::ops::{Bound, Deref, RangeInclusive};
 
-use weir_model::parts::list::{CHUNK_VALUES_MAX, Chunk, ListPart, chunk_index};
+use weir_model::parts::Life;
+use weir_model::parts::list::{CHUNK_VALUES_MAX, Chunk, ListPart, chunk_index, chunk_positions};
 
 use super::walk::PAGE_VALUES;
 use super::*;
+use crate::chunk_in_hand::ChunkInHand;
 use crate::context::{StoredPartsPage, Subkeys};
 use crate::reply::Replies;
 use crate::stored_parts::StoredPart;
@@ -17,13 +19,41 @@ const REACH: i64 = CHUNK_VALUES_MAX as i64 - 1;
 pub(super) struct FoundPart {
     pub part: ListPart,
     pub positions: RangeInclusive<i64>,
-    value: Value,
+    value: PartValue,
+}
+
+/// The value of a part.
+enum PartValue {
+    Stored(Value),
+    /// That of a chunk which the command in front has left.
+    InHand(Vec<u8>),
+}
+
+impl Deref for PartValue {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Stored(value) => value,
+            Self::InHand(bytes) => bytes,
+        }
+    }
 }
 
 impl FoundPart {
     fn new(part: ListPart, value: Value) -> Outcome<Self> {
         let positions = part.positions(&value).ok_or(MISSING)?;
-        Ok(Self { part, positions, value })
+        Ok(Self { part, positions, value: PartValue::Stored(value) })
+    }
+
+    fn in_hand(ChunkInHand { anchor, bytes, values, .. }: ChunkInHand) -> Outcome<Self> {
+        let positions = chunk_positions(anchor, values).ok_or(MISSING)?;
+        Ok(Self { part: ListPart::Chunk(anchor), positions, value: PartValue::InHand(bytes) })
+    }
+
+    /// Whether nothing was read, because the command in front has left the part.
+    pub fn is_in_hand(&self) -> bool {
+        matches!(self.value, PartValue::InHand(_))
     }
 
     /// The chunk, if the part is one.
@@ -37,18 +67,36 @@ impl FoundPart {
         }
     }
 
-    /// The value at `position`, if the part has it.
-    pub fn into_value(self, cx: &mut Context<'_>, position: i64) -> Option<Value> {
-        match self.part {
-            _ if !self.positions.contains(&position) => None,
-            ListPart::Value(_) => Some(self.value),
-            ListPart::Chunk(anchor) => {
-                let index = chunk_index(anchor, position);
-                cx.passed_packed(index + 1);
-                cx.copied_values(1);
-                self.chunk()?.iter().nth(index).map(Value::copy_of)
+    /// The bytes of the part, with room for all values that may join it if it is a chunk.
+    pub fn into_bytes(self) -> Vec<u8> {
+        match self.value {
+            PartValue::InHand(bytes) => bytes,
+            PartValue::Stored(value) => {
+                let mut bytes = Vec::with_capacity(value.len().max(WRITTEN_CHUNK_BYTES_MAX));
+                bytes.extend_from_slice(&value);
+                bytes
             }
         }
+    }
+
+    /// The value at `position`, if the part has it. A chunk, which belongs to the life `life`, is left to the next
+    /// command.
+    pub fn into_value(self, cx: &mut Context<'_>, life: Life, position: i64) -> Option<Value> {
+        if !self.positions.contains(&position) {
+            return None;
+        }
+        let (ListPart::Chunk(anchor), Some(chunk)) = (self.part, self.chunk()) else {
+            return Some(match self.value {
+                PartValue::Stored(value) => value,
+                PartValue::InHand(bytes) => bytes.into(),
+            });
+        };
+        let index = chunk_index(anchor, position);
+        cx.passed_packed(index + 1);
+        cx.copied_values(1);
+        let (values, value) = (chunk.values_len(), chunk.iter().nth(index).map(Value::copy_of));
+        cx.keep_chunk(|| ChunkInHand { life, anchor, bytes: self.into_bytes(), values });
+        value
     }
 }
 
@@ -194,6 +242,11 @@ fn between(from: i64, to: i64, reverse: bool) -> Subkeys {
 impl Collection<'_> {
     /// The part `part`, whose existence is known.
     pub(super) async fn part(&self, cx: &mut Context<'_>, part: ListPart) -> Outcome<FoundPart> {
+        if let ListPart::Chunk(anchor) = part
+            && let Some(chunk) = cx.take_chunk(self.key, self.life(), anchor)
+        {
+            return FoundPart::in_hand(chunk);
+        }
         let value = cx.part_value(self.key, self.life(), ELEMENT_SPACE, &part.subkey()).await?.ok_or(MISSING)?;
         FoundPart::new(part, value)
     }

@@ -4,7 +4,8 @@
 //! again to which it adds, so a chunk of an earlier command takes only a few values; one that the command itself begins
 //! takes more. So a list that is filled value by value has small chunks and writes little, and one that is filled by
 //! many values at once has large ones. Commands of one record are no exception: a script may push a hundred thousand
-//! times, and all that it has written is in memory until it ends.
+//! times, and all that it has written is in memory until it ends. But a command of a group need not read and copy the
+//! chunk that the one in front of it has left: it has that chunk [in hand](crate::chunk_in_hand).
 
 use std::cmp::Ordering;
 
@@ -15,10 +16,8 @@ use weir_model::parts::list::{
 
 use super::places::FoundPart;
 use super::*;
+use crate::chunk_in_hand::ChunkInHand;
 use crate::turn::end_turn;
-
-/// Most bytes of a chunk that takes a further value, if it was written before.
-const WRITTEN_CHUNK_BYTES_MAX: usize = 256;
 
 /// The outermost chunk at an end, while values are pushed there.
 pub(super) struct OpenChunk {
@@ -31,7 +30,8 @@ pub(super) struct OpenChunk {
 
 impl OpenChunk {
     fn begin(anchor: i64) -> Self {
-        Self { anchor, bytes: Vec::new(), values: 0, bytes_max: NEW_CHUNK_BYTES_MAX, is_changed: true }
+        let bytes = Vec::with_capacity(WRITTEN_CHUNK_BYTES_MAX);
+        Self { anchor, bytes, values: 0, bytes_max: NEW_CHUNK_BYTES_MAX, is_changed: true }
     }
 
     fn has_room_for(&self, value: &[u8]) -> bool {
@@ -97,14 +97,14 @@ impl Collection<'_> {
         let position = self.end_position(end)?;
         let found = self.part(cx, ListPart::Chunk(anchor)).await?;
         let chunk = found.chunk().filter(|_| found.positions.contains(&position)).ok_or(MISSING)?;
-        cx.passed_packed(chunk.values_len());
+        if !found.is_in_hand() {
+            cx.passed_packed(chunk.values_len());
+        }
         if end.outwards(anchor) >= 0 {
             let values = chunk_index(anchor, position) + 1;
-            let stay = chunk.split_at(values).0;
-            // With room for all that may join.
-            let mut bytes = Vec::with_capacity(stay.len().max(WRITTEN_CHUNK_BYTES_MAX));
-            bytes.extend_from_slice(stay);
-            let is_changed = values < chunk.values_len();
+            let (stay, is_changed) = (chunk.split_at(values).0.len(), values < chunk.values_len());
+            let mut bytes = found.into_bytes();
+            bytes.truncate(stay);
             return Ok(Some(OpenChunk { anchor, bytes, values, bytes_max: WRITTEN_CHUNK_BYTES_MAX, is_changed }));
         }
         // The chunk belongs to the other end's side, and its anchor is what lies outermost here. Nothing can join it.
@@ -148,14 +148,15 @@ impl Collection<'_> {
         Ok(())
     }
 
-    /// Writes `open`, if it is a chunk that was changed.
+    /// Writes `open`, if it is a chunk that was changed, and leaves it to the next command.
     fn close_chunk(&self, cx: &mut Context<'_>, open: Option<OpenChunk>) -> Outcome {
-        match open {
-            Some(OpenChunk { anchor, bytes, is_changed: true, .. }) => {
-                cx.put_part(self.life(), ELEMENT_SPACE, &ListPart::Chunk(anchor).subkey(), &bytes)
-            }
-            _ => Ok(()),
+        let Some(OpenChunk { anchor, bytes, values, is_changed, .. }) = open else { return Ok(()) };
+        let life = self.life();
+        if is_changed {
+            cx.put_part(life, ELEMENT_SPACE, &ListPart::Chunk(anchor).subkey(), &bytes)?;
         }
+        cx.keep_chunk(|| ChunkInHand { life, anchor, bytes, values });
+        Ok(())
     }
 
     /// Gives the values of a list that has been packed parts of their own. They are counted already.

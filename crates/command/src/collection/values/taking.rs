@@ -62,7 +62,8 @@ impl Collection<'_> {
         let found = self.end_part(cx, end).await?;
         let mut taken = Taken { values: 1, ..Taken::default() };
         taken.note(found.part, &found.positions, &self.positions()?, &(position..=position));
-        let value = found.into_value(cx, position).ok_or(MISSING)?;
+        // Before the part is deleted, if it is: nothing that is deleted is left to the next command.
+        let value = found.into_value(cx, self.life(), position).ok_or(MISSING)?;
         taken.bytes = bytes_of(&value);
         self.take_out(cx, end, taken)?;
         Ok(Some(value))
