@@ -160,8 +160,8 @@ impl Collection<'_> {
             None => {
                 let position = self.position(index, 0)?;
                 let part = match index {
-                    0 => self.end_part(cx, End::Front).await?,
-                    last if last + 1 == self.len() => self.end_part(cx, End::Back).await?,
+                    0 => self.end_part(cx, End::Front, position).await?,
+                    last if last + 1 == self.len() => self.end_part(cx, End::Back, position).await?,
                     _ => self.part_at(cx, position).await?,
                 };
                 part.into_value(cx, self.life(), position)

@@ -251,9 +251,8 @@ impl Collection<'_> {
         FoundPart::new(part, value)
     }
 
-    /// The outermost part at `end` of a spread list that is not empty.
-    pub(super) async fn end_part(&self, cx: &mut Context<'_>, end: End) -> Outcome<FoundPart> {
-        let position = self.end_position(end)?;
+    /// The outermost part at `end` of a spread list, whose last value there is at `position`.
+    pub(super) async fn end_part(&self, cx: &mut Context<'_>, end: End, position: i64) -> Outcome<FoundPart> {
         match self.list_detail()?.ends.map(|ends| ends[end as usize]) {
             None | Some(EndPart::Value) => self.part(cx, ListPart::Value(position)).await,
             Some(EndPart::Chunk(anchor)) => self.part(cx, ListPart::Chunk(anchor)).await,

@@ -58,10 +58,11 @@ impl Collection<'_> {
             self.retain_packed(cx, |other| other != index)?;
             return Ok(Some(value));
         }
-        let position = self.end_position(end)?;
-        let found = self.end_part(cx, end).await?;
+        let list = self.positions()?;
+        let position = if end == End::Front { *list.start() } else { *list.end() };
+        let found = self.end_part(cx, end, position).await?;
         let mut taken = Taken { values: 1, ..Taken::default() };
-        taken.note(found.part, &found.positions, &self.positions()?, &(position..=position));
+        taken.note(found.part, &found.positions, &list, &(position..=position));
         // Before the part is deleted, if it is: nothing that is deleted is left to the next command.
         let value = found.into_value(cx, self.life(), position).ok_or(MISSING)?;
         taken.bytes = bytes_of(&value);
