@@ -82,11 +82,12 @@ fn deferral_ends_where_level_0_can_no_longer_be_merged_within() {
         let words = |knobs: &PartitionKnobs| format!("{} gather={}", knobs.stage.name(), knobs.flush_gather);
         decisions(profile, script, words)
     };
-    let [one, two, all] = ["stage1 gather=12", "stage2 gather=12", "resume gather=12"];
+    let [one, two, all] = ["stage1 gather=7", "stage2 gather=7", "resume gather=7"];
     assert_eq!(said(Profile::Weir, endless), [one, two, two, all, all, "normal gather=1", one]);
-    let goes_on = |profile: Profile, script: &str| assert_eq!(said(profile, script)[..4], [one, two, two, two]);
-    goes_on(Profile::Weir, &endless.replace("merge-max=500", "merge-max=2000"));
-    goes_on(Profile::Varied(Ingredient::EndOfDeferral), endless);
+    assert_eq!(said(Profile::Varied(Ingredient::EndOfDeferral), endless)[..4], [one, two, two, two]);
+    let [one, two] = ["stage1 gather=12", "stage2 gather=12"];
+    let merged = endless.replace("merge-max=500", "merge-max=2000");
+    assert_eq!(said(Profile::Weir, &merged)[..4], [one, two, two, two], "larger merges take such runs");
 }
 
 /// What `profile` decides in `script`, in these words.

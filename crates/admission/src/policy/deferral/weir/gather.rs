@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::policy::INTRA_L0_FAN_IN;
 use crate::policy::forecast::{Tokens, gather};
 use crate::policy::meter::Load;
 use crate::policy::sample::{PartitionSample, Sample, TreeFacts};
@@ -17,6 +18,9 @@ const MEMORY_PERCENT_MAX: f64 = 190.0;
 /// The part of the memory that tenants above their share may use (U-15): three quarters, less what memtables book
 /// beyond their size.
 const ABOVE_SHARE: f64 = 0.7;
+/// A run may be larger than its memtables, by this part of them: the last write into a memtable overfills it, and a
+/// table fills some of its blocks up to whole pages.
+const RUN_EXCESS: u64 = 16;
 /// A sealed memtable is flushed after at most this many seconds, however little was gathered. The tree's picker does
 /// so, in `lsm/src/pick/leveled.rs`, which this crate does not see.
 const GATHER_SECONDS: f64 = 60.0;
@@ -30,6 +34,17 @@ pub struct Gathering {
     pub memtables: u64,
     /// Memtables allowed.
     pub buffers: u64,
+}
+
+/// Memtables of `tree` that become one run, at most. Four such runs fit into a merge within level 0: larger ones would
+/// be in no merge, and level 0 would only grow in stage two. (Where more have filled by the time the flush begins, it
+/// takes up to twelve: to make room for writes is more urgent.)
+fn memtables_max(tree: &TreeFacts) -> u64 {
+    if tree.l0_merge_bytes_max == 0 {
+        return MEMTABLES_MAX;
+    }
+    let memtable = tree.memtable_bytes + tree.memtable_bytes / RUN_EXCESS;
+    (tree.l0_merge_bytes_max / INTRA_L0_FAN_IN / memtable.max(1)).clamp(1, MEMTABLES_MAX)
 }
 
 /// The largest part of their buffers that `trees` trees have full at a time, where all have equally many buffers.
@@ -107,7 +122,7 @@ pub fn choose(sample: &Sample, loads: &[Load], tokens: &[Tokens], short: bool) -
         let affordable = each.map_or(BUFFERS_MAX, |bytes| bytes / tree.memtable_bytes.max(1));
         let more = affordable.min(BUFFERS_MAX).max(tree.write_buffers);
         let memtables = match short && writes(load) && !is_full {
-            true => gather(load.ingest, tokens.flush, more, MEMTABLES_MAX),
+            true => gather(load.ingest, tokens.flush, more, memtables_max(tree)),
             false => 1,
         };
         let wanted = if memtables > 1 { more } else { tree.write_buffers };
@@ -154,6 +169,16 @@ mod tests {
         assert_eq!(chosen(Some(1000), 0, 0, true), (12, 25));
         assert_eq!(chosen(Some(140), 0, 0, true), (3, 6), "70 % are six buffers");
         assert_eq!(chosen(Some(1000), 900, 0, true), (1, 4), "U-20");
+    }
+
+    #[test]
+    fn four_runs_fit_into_a_merge_within_level_0() {
+        let most = |mib: u64, l0_merge_bytes_max: u64| {
+            memtables_max(&TreeFacts { memtable_bytes: mib << 20, l0_merge_bytes_max, ..TreeFacts::default() })
+        };
+        assert_eq!([16, 40, 64, 128].map(|mib| most(mib, 2 << 30)), [12, 12, 7, 3]);
+        assert_eq!(most(1024, 2 << 30), 1, "a memtable is a run");
+        assert_eq!(most(64, 0), 12, "the bound is not known");
     }
 
     #[test]

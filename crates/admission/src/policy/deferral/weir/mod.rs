@@ -2,8 +2,9 @@
 //! U-22, U-23), and with more levers.
 //!
 //! 1. While the node is short ([`hysteresis`]), every partition that writes **gathers**: up to twelve memtables become
-//!    one run, in up to 25 buffers, as many as memory and the speed of flushes allow. That alone makes a run of level 0
-//!    last twelve times as long. That costs no bandwidth; it costs memory, log, and time to recover.
+//!    one run, in up to 25 buffers, as many as memory, the speed of flushes and the size of a merge within level 0
+//!    allow. That alone makes a run of level 0 last up to twelve times as long. That costs no bandwidth; it costs
+//!    memory, log, and time to recover.
 //! 2. Stage one for the partitions that save most by it, until the rest fits (U-2), and for no more than needed.
 //! 3. Stage two for a partition at 12 of 20 runs, or as soon as its **time to stall** is under a minute, if merging
 //!    inside level 0 makes it longer, or where level 1 has become so large that merging into it costs more bandwidth
