@@ -1,8 +1,8 @@
 //! The write throttle: slowed writes go one after the other, at a rate that may change while they wait.
 //!
-//! The rate is the partition's, however many writers there are. When a policy sets another rate, level 0 gets shorter
-//! or the partition is closed, the writers that wait go on at the new rate, or at once. A writer that goes away leaves
-//! its turn to the others.
+//! The rate is the partition's, however many writers there are: the lower one of a policy's and of that of a tree that
+//! is close to a stall. When a policy sets another rate, level 0 gets shorter or the partition is closed, the writers
+//! that wait go on at the new rate, or at once. A writer that goes away leaves its turn to the others.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
@@ -38,14 +38,15 @@ impl Partition {
     /// Lets slowed writes go at the rate that holds now. To be called wherever that rate may have changed.
     pub(crate) fn adjust_throttle(&self) {
         let mut turned = self.write_throttle.rate.lock();
-        let rate = match (self.write_rate.load(Ordering::Relaxed), self.engine.stall()) {
-            _ if self.is_closing() => None,
-            (0, Stall::None) => None,
-            (0, Stall::Slow(_)) => Some(self.engine.slow_rate()),
+        let of_tree = match self.engine.stall() {
+            Stall::None => None,
+            Stall::Slow(_) => Some(self.engine.slow_rate()),
             // Writes that wait for their turn wait for the end of the stop as well.
-            (0, Stall::Stop(_)) => *turned,
-            (rate, _) => Some(rate),
+            Stall::Stop(_) => *turned,
         };
+        let of_policy = Some(self.write_rate.load(Ordering::Relaxed)).filter(|&rate| rate > 0);
+        // A policy slows writes before a stall. It must not make those faster that the tree slows already.
+        let rate = of_tree.into_iter().chain(of_policy).min().filter(|_| !self.is_closing());
         if *turned != rate {
             *turned = rate;
             self.throttle_gate().set_limits(rate.map_or(Limits::UNLIMITED, Limits::bytes));

@@ -221,6 +221,20 @@ fn pending_bytes_slow_writes_until_compactions_are_put_off_on_purpose() {
 }
 
 #[test]
+fn of_the_rates_of_tree_and_policy_the_lower_one_holds() {
+    let sim = Sim::new(5);
+    let (_node, partition) = in_debt(&sim, [100 << 10, u64::MAX]);
+    assert_eq!(partition.engine.stall(), Stall::Slow(weir_model::engine::StallCause::PendingBytes));
+    let with = |policy: Option<u64>| {
+        partition.set_write_rate(policy);
+        *partition.write_throttle.rate.lock()
+    };
+    assert_eq!(with(None), Some(1024));
+    assert_eq!(with(Some(1 << 20)), Some(1024), "a policy makes no write faster");
+    assert_eq!(with(Some(512)), Some(512));
+}
+
+#[test]
 fn pending_bytes_stop_writes_until_they_are_compacted() {
     let sim = Sim::new(6);
     let (_node, partition) = in_debt(&sim, [1, 100 << 10]);
