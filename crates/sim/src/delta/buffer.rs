@@ -169,7 +169,7 @@ async fn drive(sim: &Sim, machine: Machine, args: &Buffer, mode: ShareMode) -> w
         for _ in 0..SHARE * ASKED.0 / ASKED.1 / WRITE {
             for client in clients.iter().filter(|client| client.class() == Class::Ramping) {
                 let client = Arc::clone(client);
-                sim.spawn(async move { client.write(number).await });
+                sim.spawn(async move { client.write(number, at).await });
             }
             number += 1;
         }

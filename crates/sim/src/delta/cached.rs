@@ -226,7 +226,7 @@ impl Begun {
         let begun = Arc::new(Self { client, cache, asked, had_percent, ended: Mutex::default() });
         let seen = Arc::clone(&begun);
         sim.spawn(async move {
-            join_all((0..rows(Class::Ramping)).map(|number| seen.client.read(number))).await;
+            join_all((0..rows(Class::Ramping)).map(|number| seen.client.read(number, asked))).await;
             *seen.ended.lock() = Some((clock.now(), percent_of(&seen.client, &seen.cache)));
         });
         begun

@@ -46,7 +46,7 @@ pub(super) enum Op {
     Change(u64, u64),
 }
 
-/// When the two parts of a change were done, in nanoseconds from the moment at which it was asked for.
+/// When the two parts of a change were done, in nanoseconds from the moment at which it was due.
 #[derive(Clone, Copy)]
 pub(super) struct Changed {
     /// When the row was read.
@@ -77,7 +77,7 @@ pub(super) struct Client {
     tally: Mutex<Tally>,
     /// What all tenants of its class get done.
     series: Arc<Mutex<Series>>,
-    /// When the requests were sent that are not answered yet.
+    /// When the requests were due that are not answered yet.
     unanswered: Mutex<Vec<Nanos>>,
     clock: Arc<dyn Clock>,
     op_bytes: u64,
@@ -123,7 +123,7 @@ pub(super) fn by_class(clients: &[Arc<Client>], seconds: u64, scale: u64) -> Vec
     Class::ALL.into_iter().filter_map(shown).collect()
 }
 
-/// Removes one of the requests that were sent, or due, at `moment`.
+/// Removes one of the requests that were due at `moment`.
 pub(super) fn remove(requests: &mut Vec<Nanos>, moment: Nanos) {
     if let Some(at) = requests.iter().position(|&other| other == moment) {
         requests.swap_remove(at);
@@ -155,7 +155,7 @@ impl Client {
     /// The longest time that a request took. One that is not answered yet takes as long as it has waited, at least.
     pub(super) fn slowest(&self) -> Nanos {
         let first = self.unanswered.lock().iter().min().copied();
-        let waited = first.map_or(0, |asked| self.clock.now() - asked);
+        let waited = first.map_or(0, |due| self.clock.now() - due);
         self.tally().slowest.max(waited)
     }
 
@@ -165,23 +165,21 @@ impl Client {
         Acquisition { tenant, class, resource, longest_ms, delta_ms }
     }
 
-    /// Notes that a request is sent now.
-    fn ask(&self) -> Nanos {
-        let now = self.clock.now();
-        self.unanswered.lock().push(now);
-        now
+    /// Notes that a request that was due at `due` is sent now.
+    fn ask(&self, due: Nanos) {
+        self.unanswered.lock().push(due);
     }
 
-    /// Notes that a request that was sent at `asked` waits no more.
-    fn answered(&self, asked: Nanos) {
-        remove(&mut self.unanswered.lock(), asked);
+    /// Notes that a request that was due at `due` waits no more.
+    fn answered(&self, due: Nanos) {
+        remove(&mut self.unanswered.lock(), due);
     }
 
-    /// Notes how long a request took that was sent at `asked` and has succeeded now.
-    fn succeeded(&self, asked: Nanos) {
+    /// Notes how long a request took that was due at `due` and has succeeded now.
+    fn succeeded(&self, due: Nanos) {
         let (now, mut tally) = (self.clock.now(), self.tally());
-        tally.slowest = tally.slowest.max(now - asked);
-        self.series.lock().took(now, now - asked);
+        tally.slowest = tally.slowest.max(now - due);
+        self.series.lock().took(now, now - due);
     }
 
     /// Notes that `bytes` have been read or written now.
@@ -190,7 +188,8 @@ impl Client {
         self.series.lock().moved(self.clock.now(), bytes);
     }
 
-    /// Does `rate` bytes a second between two moments; a late request is sent as soon as one of its `workers` is free.
+    /// Does `rate` bytes a second between two moments; a late request is sent as soon as one of its `workers` is free,
+    /// and what it takes counts from the moment at which it was due.
     pub(super) fn go_on(
         self: &Arc<Self>,
         sim: &Sim,
@@ -212,11 +211,11 @@ impl Client {
                         return;
                     }
                     match op {
-                        Op::Write => client.write(number).await,
-                        Op::Read(rows) => client.read(draws.below(rows)).await,
+                        Op::Write => client.write(number, at).await,
+                        Op::Read(rows) => client.read(draws.below(rows), at).await,
                         Op::Change(rows, bytes) => {
                             let row = draws.below(rows);
-                            client.change(row, NEW_ROWS | number, bytes, false).await.expect("no faults");
+                            client.change(row, NEW_ROWS | number, bytes, false, at).await.expect("no faults");
                         }
                     }
                     at += every;
@@ -225,29 +224,31 @@ impl Client {
         }
     }
 
-    /// One write, whose key is `number`.
-    pub(super) async fn write(&self, number: u64) {
+    /// One write, whose key is `number`, and which was due at `due`.
+    pub(super) async fn write(&self, number: u64, due: Nanos) {
         let mut batch = Batch::new();
         batch.put(&number.to_be_bytes(), &vec![number as u8; self.op_bytes as usize]);
-        let asked = self.ask();
+        self.ask(due);
         let written = self.partition.write(&batch).await;
-        self.answered(asked);
+        self.answered(due);
         let Ok(commit) = written else { return };
-        self.succeeded(asked);
+        self.succeeded(due);
         if commit.await.is_ok() {
             self.moved(self.op_bytes);
         }
     }
 
     /// Reads `row`, and writes `bytes` under the key `new`; at the same time if `together`, else one after the other.
-    pub(super) async fn change(&self, row: u64, new: u64, bytes: u64, together: bool) -> Result<Changed> {
-        let (asked, left) = (self.ask(), AtomicU32::new(2));
+    /// It was due at `due`.
+    pub(super) async fn change(&self, row: u64, new: u64, bytes: u64, together: bool, due: Nanos) -> Result<Changed> {
+        self.ask(due);
+        let left = AtomicU32::new(2);
         // The last of the two parts answers the change.
         let done = || {
-            let took = self.clock.now() - asked;
+            let took = self.clock.now() - due;
             if left.fetch_sub(1, Ordering::Relaxed) == 1 {
-                self.answered(asked);
-                self.succeeded(asked);
+                self.answered(due);
+                self.succeeded(due);
             }
             took
         };
@@ -268,13 +269,13 @@ impl Client {
         Ok(Changed { read, written })
     }
 
-    /// One read, of the row `number`.
-    pub(super) async fn read(&self, number: u64) {
-        let asked = self.ask();
+    /// One read, of the row `number`, which was due at `due`.
+    pub(super) async fn read(&self, number: u64, due: Nanos) {
+        self.ask(due);
         let read = self.partition.get(&number.to_be_bytes()).await;
-        self.answered(asked);
+        self.answered(due);
         let Ok(Some(_)) = read else { return };
-        self.succeeded(asked);
+        self.succeeded(due);
         self.moved(self.op_bytes);
     }
 }
@@ -302,13 +303,29 @@ pub(super) mod tests {
         sim.block_on(async {
             let (_node, client) = alone(&sim).await;
             let clock = sim.clock();
-            let asked = [client.ask(), client.ask()];
-            sleep_until(&clock, clock.now() + SECOND).await;
+            let due = clock.now();
+            client.ask(due);
+            client.ask(due);
+            sleep_until(&clock, due + SECOND).await;
             assert_eq!(client.slowest(), SECOND);
-            client.answered(asked[0]);
+            client.answered(due);
             assert_eq!(client.slowest(), SECOND, "the other one still waits");
-            client.answered(asked[1]);
+            client.answered(due);
             assert_eq!(client.slowest(), 0);
+        });
+    }
+
+    #[test]
+    fn a_request_for_which_no_worker_was_free_counts_from_when_it_was_due() {
+        let sim = Sim::new(1);
+        sim.block_on(async {
+            let (_node, client) = alone(&sim).await;
+            let from = sim.now();
+            let until = from + SECOND / 4;
+            // Ten times as much as the device moves.
+            client.go_on(&sim, Op::Write, 640 * MB, 1, (from, until), &mut Rng::new(1));
+            sleep_until(&sim.clock(), until).await;
+            assert!(client.slowest() > SECOND / 8, "{}", client.slowest());
         });
     }
 }

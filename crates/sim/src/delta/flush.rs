@@ -117,11 +117,12 @@ async fn drive(sim: &Sim, machine: Machine, args: &Flush, mode: ShareMode) -> we
         client.go_on(sim, Op::Write, rate / args.trial.scale, 2, (begin, until), &mut rng);
     }
     for round in 1..args.seconds * SECOND / RAMP_EVERY + 1 {
-        sleep_until(&clock, from + round * RAMP_EVERY).await;
+        let due = from + round * RAMP_EVERY;
+        sleep_until(&clock, due).await;
         for number in 0..RAMP / WRITE {
             let client = Arc::clone(&clients[0]);
             // Under keys apart from those of its steady writes.
-            sim.spawn(async move { client.write(round << 40 | number).await });
+            sim.spawn(async move { client.write(round << 40 | number, due).await });
         }
     }
     sleep_until(&clock, until).await;

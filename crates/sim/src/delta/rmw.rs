@@ -249,7 +249,8 @@ impl Begun {
         sim.spawn(async move {
             let (client, seen) = (&client, &seen);
             let change = |row| async move {
-                let changed = client.change(row, NEW_ROWS | (round + 1) << 32 | row, bytes, together).await;
+                let new = NEW_ROWS | (round + 1) << 32 | row;
+                let changed = client.change(row, new, bytes, together, seen.asked).await;
                 seen.changes.lock().push(changed);
             };
             join_all((0..rows).map(change)).await;
