@@ -5,20 +5,22 @@
 //! for resting tenants are missed by the others. A request is done when its row was read or is in a memtable. That the
 //! row is in the log, too, takes a turn at the device, which has nothing to do with shares in memory.
 
+mod guest;
+
 use std::sync::Arc;
 
 use clap::Args;
 use parking_lot::Mutex;
 use serde::Serialize;
-use weir_admission::waits::{self, Cause, Followed, Waits};
+use weir_admission::waits::{Cause, Waits};
 use weir_io::sim::{DiskImage, Sim};
-use weir_io::{Clock, Nanos, Rng, sleep_until};
+use weir_io::{Nanos, Rng, sleep_until};
 use weir_lsm::TreeOptions;
-use weir_model::Batch;
-use weir_node::{Delay, FlushShares, FlushWaits, Machine, Node, NodeConfig, Partition, ShareTerms};
+use weir_node::{Delay, FlushShares, FlushWaits, Machine, Node, NodeConfig, ShareTerms};
 use weir_scenario::report::sharing::{Acquisition, Scarce, Sharing};
 
-use super::client::{Class, Client, NEW_ROWS, clients, remove};
+use self::guest::{Guest, Seen};
+use super::client::{Class, Client, clients};
 use super::pair::Pair;
 use super::series::{Series, name_of};
 use super::world::{self, Device, MB, SECOND, ms};
@@ -228,142 +230,6 @@ impl Mixed {
     }
 }
 
-/// What the clients of one tenant saw.
-#[derive(Default)]
-struct Seen {
-    waits: Vec<(Nanos, Waits)>,
-    /// When the requests were due that are not answered yet.
-    unanswered: Vec<Nanos>,
-    /// When those were due that are answered, and whose rows are not in the log yet.
-    unlogged: Vec<Nanos>,
-    logged: Nanos,
-    read: u64,
-    written: u64,
-}
-
-/// A tenant, and the clients that send its requests.
-struct Guest {
-    kind: Kind,
-    partition: Arc<Partition>,
-    seen: Mutex<Seen>,
-    /// What all tenants of its kind get done.
-    series: Arc<Mutex<Series>>,
-    /// Requests are counted if they were due from the first moment on; bytes are counted if they were moved between the
-    /// two.
-    counts: (Nanos, Nanos),
-    clock: Arc<dyn Clock>,
-    row: u64,
-}
-
-impl Guest {
-    /// Sends the `number`th request of the tenant, which was due at `due` and reads the row `drawn`.
-    async fn ask(&self, due: Nanos, number: u64, drawn: u64) -> weir_io::Result<()> {
-        let (mut read, mut written, mut commit) = (0, 0, None);
-        let (from, until) = self.counts;
-        if due >= from {
-            self.seen.lock().unanswered.push(due);
-        }
-        waits::clear();
-        if self.kind.reads() {
-            self.partition.get(&drawn.to_be_bytes()).await?.expect("it was there before");
-            read = self.row;
-        }
-        if self.kind.writes() {
-            let mut batch = Batch::new();
-            batch.put(&(NEW_ROWS | number).to_be_bytes(), &vec![number as u8; self.row as usize]);
-            commit = Some(self.partition.write(&batch).await?);
-            written = self.row;
-        }
-        let now = self.clock.now();
-        {
-            let mut seen = self.seen.lock();
-            if due >= from {
-                seen.waits.push((now - due, waits::so_far()));
-                remove(&mut seen.unanswered, due);
-                if commit.is_some() {
-                    seen.unlogged.push(due);
-                }
-            }
-            // By the moment at which it was done: a late request counts now, though it was due before.
-            if (from..until).contains(&now) {
-                seen.read += read;
-                seen.written += written;
-            }
-            let mut series = self.series.lock();
-            series.took(now, now - due);
-            series.moved(now, read + written);
-        }
-        if let Some(commit) = commit {
-            commit.await?;
-            let mut seen = self.seen.lock();
-            if due >= from {
-                seen.logged = seen.logged.max(self.clock.now() - due);
-                remove(&mut seen.unlogged, due);
-            }
-        }
-        Ok(())
-    }
-
-    /// Asks for `rate` bytes a second until `until`; a late request is sent as soon as one of the workers is free.
-    fn ask_steadily(self: &Arc<Self>, sim: &Sim, rate: u64, until: Nanos, rng: &mut Rng) {
-        let (every, rows) = (SECOND * self.row * WORKERS / rate, self.kind.has() / ROW);
-        for worker in 0..WORKERS {
-            let (guest, mut rng) = (Arc::clone(self), Rng::new(rng.next_u64()));
-            let mut due = self.clock.now() + rng.below(every);
-            sim.spawn(Followed::new(async move {
-                for number in (worker..).step_by(WORKERS as usize) {
-                    sleep_until(&guest.clock, due).await;
-                    if guest.clock.now() >= until {
-                        return;
-                    }
-                    guest.ask(due, number, rng.below(rows.max(1))).await.expect("no faults");
-                    due += every;
-                }
-            }));
-        }
-    }
-
-    /// Asks for its share at once, whenever it is its turn.
-    fn come_back(self: &Arc<Self>, sim: &Sim, (from, until, every): (Nanos, Nanos, Nanos)) {
-        let (guest, spawn) = (Arc::clone(self), sim.spawner());
-        sim.spawn(async move {
-            for round in 0.. {
-                let due = from + round * every;
-                sleep_until(&guest.clock, due).await;
-                if due >= until {
-                    return;
-                }
-                let requests = guest.kind.at_once();
-                for number in 0..requests {
-                    let guest = Arc::clone(&guest);
-                    let ask =
-                        async move { guest.ask(due, round * requests + number, number).await.expect("no faults") };
-                    spawn.spawn(Box::pin(Followed::new(ask)));
-                }
-            }
-        });
-    }
-
-    /// Counts the requests that are still waiting: as if they were answered, and their rows logged, now.
-    fn end(&self) {
-        let (now, mut seen) = (self.clock.now(), self.seen.lock());
-        let unanswered = std::mem::take(&mut seen.unanswered);
-        seen.waits.extend(unanswered.iter().map(|due| (now - due, Waits::default())));
-        let unlogged = if self.kind.writes() { unanswered.into_iter().min() } else { None };
-        let first = unlogged.into_iter().chain(seen.unlogged.drain(..)).min();
-        seen.logged = seen.logged.max(first.map_or(0, |due| now - due));
-    }
-
-    /// The wait that 99.9 % of the requests do not exceed, the longest wait, and the number of requests.
-    fn waits(&self) -> (Nanos, Nanos, u64) {
-        let mut seen = self.seen.lock();
-        seen.waits.sort_unstable();
-        let last = seen.waits.len().saturating_sub(1);
-        let at = |index: usize| seen.waits.get(index).map_or(0, |(all, _)| *all);
-        (at(last - last / 1000), at(last), seen.waits.len() as u64)
-    }
-}
-
 /// What the clients of `kind`, who are `guests`, saw.
 fn of_kind(node: &Node, kind: Kind, guests: &[Arc<Guest>]) -> OfKind {
     let guests: Vec<&Arc<Guest>> = guests.iter().filter(|guest| guest.kind == kind).collect();
@@ -517,28 +383,4 @@ async fn drive(sim: &Sim, machine: Machine, args: &Mix, pair: Pair) -> weir_io::
         kinds: TENANTS.map(|(kind, _)| of_kind(&node, kind, &guests)).into(),
         sharing: Sharing::new(SETTLED / SECOND, series.iter().map(shown).collect(), acquired, is_broken),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::delta::client::tests::alone;
-
-    #[test]
-    fn a_request_that_is_never_answered_counts_as_late() {
-        let sim = Sim::new(1);
-        sim.block_on(async {
-            let (_node, client) = alone(&sim).await;
-            let (clock, partition) = (sim.clock(), Arc::clone(client.partition()));
-            let (seen, series, counts) = (Mutex::default(), Series::beginning(clock.now()), (0, SECOND));
-            let (kind, row) = (Kind::Writer, 1000);
-            let guest = Guest { kind, partition, seen, series, counts, clock: Arc::clone(&clock), row };
-            guest.seen.lock().waits.push((1, Waits::default()));
-            guest.seen.lock().unanswered.push(clock.now());
-            sleep_until(&clock, clock.now() + 3 * SECOND).await;
-            guest.end();
-            assert_eq!(guest.waits(), (3 * SECOND, 3 * SECOND, 2));
-            assert_eq!(guest.seen.lock().logged, 3 * SECOND);
-        });
-    }
 }
