@@ -18,7 +18,8 @@ use crate::context::Context;
 use crate::error::{Error, Outcome};
 use crate::turn::end_turn;
 
-/// Most bytes that are held at once: elements, what they are sorted by, and what is answered for them.
+/// Most bytes that are held at once: elements, what they are sorted by, what is answered for them, and the events that
+/// keys are missing.
 const IN_HAND_BYTES_MAX: usize = 64 << 20;
 /// How many bytes an element takes beside its own.
 const ELEMENT_BYTES: usize = 128;
@@ -83,7 +84,7 @@ async fn sorted(cx: &mut Context<'_>, key: &[u8], options: &Options<'_>) -> Outc
         for pattern in &options.get {
             // Not only the elements may be many, but also the keys for each of them.
             end_turn(cx.yields(), told.len()).await;
-            let value = pattern.look_up(cx, element).await?;
+            let value = pattern.look_up(cx, element, &mut room).await?;
             room.take(ELEMENT_BYTES + value.as_ref().map_or(0, |value| value.len()))?;
             told.push(value);
         }

@@ -5,20 +5,26 @@ use weir_command::events::Classes;
 use super::payloads::dump;
 use super::*;
 
-/// Runs the command of `words`; gives the names of the events that it is told as.
-fn told(store: &mut Store, words: &[&[u8]]) -> Vec<&'static str> {
+/// Runs the command of `words`, where events of `classes` are wanted; gives its outcome and the names of its events.
+fn run_for(classes: &[u8], store: &mut Store, words: &[&[u8]]) -> (Outcome, Vec<&'static str>) {
     let request = Request::new(0, NOW_MS, words.iter().copied());
     let args = request.args();
     let command = table::find(args.at(0)).expect("a command");
     let mut host = Headless::new(Protocol::Resp2, Yield::PLAIN, Rng::new(1));
     let mut call = request.call(VALUE_BYTES_MAX);
-    call.wants = Classes::parse(b"A").expect("letters");
+    call.wants = Classes::parse(classes).expect("letters");
     let context = Context::locked(&*store, &mut host, &mut call, Draft::default());
     let finished = done(run(command, context, args));
-    assert_eq!(finished.outcome, Ok(()));
     let (batch, events) = finished.draft.into_parts();
     store.apply(&batch);
-    events.into_iter().map(|event| event.name).collect()
+    (finished.outcome, events.into_iter().map(|event| event.name).collect())
+}
+
+/// Runs the command of `words`; gives the names of the events that it is told as.
+fn told(store: &mut Store, words: &[&[u8]]) -> Vec<&'static str> {
+    let (outcome, events) = run_for(b"A", store, words);
+    assert_eq!(outcome, Ok(()));
+    events
 }
 
 /// Runs `line`, one command; gives the same.
@@ -98,4 +104,22 @@ fn what_becomes_of_fields_that_expire_is_told() {
         }
         assert_eq!(store.ask("EXISTS h"), ":0\r\n");
     }
+}
+
+#[test]
+fn the_missing_keys_that_a_sort_tells_of_are_bounded() {
+    let mut store = Store::default();
+    let values: Vec<String> = (0..2000).map(|value| value.to_string()).collect();
+    store.ask(&format!("RPUSH l {}", values.join(" ")));
+    // Their keys have more than 64 MiB together.
+    let long = "x".repeat(60_000) + "*";
+    for line in [format!("SORT l BY {long}"), format!("SORT_RO l BY nosort GET {long}->field")] {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        let outcome = |classes: &[u8], store: &mut Store| run_for(classes, store, &words).0;
+        let error = outcome(b"m", &mut store).expect_err("they are too many");
+        assert!(error.text().starts_with(b"ERR SORT has at most 64 MB in hand"), "{error:?}");
+        assert_eq!(outcome(b"A", &mut store), Ok(()), "nobody is told of them");
+    }
+    let (outcome, events) = run_for(b"m", &mut store, &[b"SORT", b"l", b"BY", b"x*", b"LIMIT", b"0", b"0"]);
+    assert_eq!((outcome, events.len()), (Ok(()), 2000));
 }

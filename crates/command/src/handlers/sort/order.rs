@@ -62,7 +62,7 @@ pub(super) async fn sort(
         };
         let weight = match by {
             By::Itself { alpha: false } => as_number(&element),
-            By::Other { pattern, alpha } => match pattern.look_up(cx, &element).await? {
+            By::Other { pattern, alpha } => match pattern.look_up(cx, &element, room).await? {
                 value if *alpha => {
                     room.take(ELEMENT_BYTES + value.as_ref().map_or(0, |value| value.len()))?;
                     Weight::Text(value)

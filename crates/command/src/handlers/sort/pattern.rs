@@ -3,8 +3,10 @@
 use weir_model::parts::RowType;
 use weir_model::{KEY_BYTES_MAX, Value};
 
+use super::{ELEMENT_BYTES, Room};
 use crate::context::Context;
 use crate::error::{Outcome, WRONG_TYPE};
+use crate::events::Classes;
 
 /// What is looked up for each element.
 pub(super) struct Pattern<'a> {
@@ -34,8 +36,14 @@ impl<'a> Pattern<'a> {
         self.around.is_some()
     }
 
-    /// The value that the pattern names for `element`, if there is one.
-    pub(super) async fn look_up(&self, cx: &mut Context<'_>, element: &[u8]) -> Outcome<Option<Value>> {
+    /// The value that the pattern names for `element`, if there is one. Where misses are told, a missing key takes some
+    /// of `room`: its event is kept until the command has ended.
+    pub(super) async fn look_up(
+        &self,
+        cx: &mut Context<'_>,
+        element: &[u8],
+        room: &mut Room,
+    ) -> Outcome<Option<Value>> {
         let Some((front, back)) = self.around else {
             return Ok(self.is_element.then(|| element.to_vec().into()));
         };
@@ -52,6 +60,7 @@ impl<'a> Pattern<'a> {
             },
         };
         match found {
+            Ok(None) if cx.wants().has(Classes::KEY_MISS) => room.take(ELEMENT_BYTES + key.len()).map(|()| None),
             Err(error) if error == WRONG_TYPE => Ok(None),
             found => found,
         }
