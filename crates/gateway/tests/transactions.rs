@@ -550,3 +550,18 @@ fn s12_what_a_transaction_writes_is_bounded() {
     assert!(replies[9].contains("\r\nrow_written\r\n"), "the work is counted: {}", replies[9]);
     assert_eq!(all(&mut client, &["EXISTS a k0 k4", "SET a 1"]), [":0\r\n", "+OK\r\n"]);
 }
+
+#[test]
+fn s12_what_a_transaction_tells_is_bounded() {
+    let weir = Running::start(Settings::default());
+    let mut client = weir.connect();
+    let elements: Vec<String> = (0..1000).map(|element| element.to_string()).collect();
+    assert_eq!(client.say(&format!("RPUSH l {}", elements.join(" "))), ":1000\r\n");
+    assert_eq!(client.say("CONFIG SET notify-keyspace-events Km"), "+OK\r\n");
+    // Each of them tells of missing keys with 60 MB, so five of them have more than 256 MiB together.
+    let sort = format!("SORT l BY {}*", "x".repeat(60_000));
+    let lines: Vec<&str> = ["MULTI", "SET a 1"].into_iter().chain([sort.as_str(); 6]).chain(["EXEC"]).collect();
+    let replies = all(&mut client, &lines);
+    assert!(replies[8].starts_with("-ERR the transaction writes more than 256 MB, or "), "{:.200}", replies[8]);
+    assert_eq!(all(&mut client, &["EXISTS a", "SET a 1"]), [":0\r\n", "+OK\r\n"]);
+}

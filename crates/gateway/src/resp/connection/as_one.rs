@@ -24,12 +24,15 @@ use crate::resp::tracked::Reader;
 use crate::resp::transaction::Watched;
 use crate::tenant::account::Upheavals;
 
-/// Beyond this many bytes of changes, a transaction runs no further command. They are kept in memory until all of its
-/// commands have run, and short commands can write long values. As many bytes may wait for `EXEC`.
+/// Beyond this many bytes of changes, or of events, a transaction runs no further command. They are kept in memory
+/// until all of its commands have run, and short commands can write long values, or tell of many keys. As many bytes
+/// may wait for `EXEC`.
 const WRITTEN_BYTES_MAX: usize = 256 << 20;
 
-pub(super) const TOO_LARGE: Error =
-    Error::new("ERR the transaction writes more than 256 MB: nothing of it was written, send smaller ones");
+pub(super) const TOO_LARGE: Error = Error::new(
+    "ERR the transaction writes more than 256 MB, or causes more than 256 MB of events: nothing of it was written, \
+     send smaller ones",
+);
 const NO_PLACE: Error = Error::new("ERR internal error: a script is run where none is expected");
 
 /// One of the commands.
@@ -91,7 +94,7 @@ pub(super) struct AsOne<'a> {
     pub(super) drafted: Vec<(BatchMark, usize)>,
     /// A watched row was changed, and nothing was run.
     pub(super) is_stale: bool,
-    /// The commands would write too much, and nothing of them was written.
+    /// The commands would write or tell too much, and nothing of them was written.
     pub(super) is_too_large: bool,
     /// Remembers what is read, if the client keeps values.
     pub(super) reader: Option<Reader>,
@@ -256,7 +259,7 @@ impl Transaction for AsOne<'_> {
             if let Some(scripts) = &mut self.scripts {
                 scripts.ground.begin();
             }
-            let mut draft = Draft::of_several();
+            let (mut draft, mut events_bytes) = (Draft::of_several(), 0);
             for watched in self.watched {
                 if watched.is_changed(rows, &self.call, &self.upheavals).await? {
                     self.is_stale = true;
@@ -266,7 +269,7 @@ impl Transaction for AsOne<'_> {
             for (index, &member) in self.members.iter().enumerate() {
                 // From then on others wait for these rows alone, and not for their partition or for this thread.
                 end_turn(self.host.yields(), index).await;
-                if draft.batch().as_bytes().len() > WRITTEN_BYTES_MAX {
+                if draft.batch().as_bytes().len().max(events_bytes) > WRITTEN_BYTES_MAX {
                     if self.answer_bytes_max.is_some() {
                         break;
                     }
@@ -279,7 +282,9 @@ impl Transaction for AsOne<'_> {
                         Err(nothing) => return Ok(nothing),
                     };
                 }
+                let events = draft.events_len();
                 draft = self.run_one(rows, index, member, draft).await;
+                events_bytes += draft.events_bytes(events);
                 if self.scripts.as_ref().is_some_and(|scripts| scripts.ground.left.is_some()) {
                     break;
                 }
