@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
 use weir_io::{Clock, Nanos};
 use weir_model::partition_of;
 
@@ -33,6 +34,7 @@ pub(super) struct FakeTenant {
     pub(super) address: Address,
     state: Arc<Mutex<State>>,
     silent: watch::Receiver<bool>,
+    accepting: AbortHandle,
 }
 
 struct State {
@@ -116,13 +118,13 @@ impl FakeTenant {
         };
         let state = Arc::new(Mutex::new(state));
         let shared = Arc::clone(&state);
-        tokio::spawn(async move {
+        let accepting = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 stream.set_nodelay(true).expect("a socket");
                 tokio::spawn(serve(stream, Arc::clone(&shared)));
             }
         });
-        Self { address, state, silent }
+        Self { address, state, silent, accepting: accepting.abort_handle() }
     }
 
     /// Allows `requests` more requests, and does the late ones of before after `late_after` of them. The receiver is
@@ -164,6 +166,11 @@ impl FakeTenant {
     /// Cuts the connection that sends the request behind `requests` others, and does that request if it `is_done`.
     pub(super) fn cut(&self, requests: u64, is_done: bool) {
         self.state.lock().cut = Some((requests, is_done));
+    }
+
+    /// Takes no new connections any more.
+    pub(super) fn go_away(&self) {
+        self.accepting.abort();
     }
 
     /// Whether no connection is to be cut any more.

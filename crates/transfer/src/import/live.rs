@@ -54,6 +54,8 @@ struct Live<'i> {
 /// The source or the tenant refuses, or stayed away. What was imported stays; started again, it goes on from there if
 /// the snapshot had been whole.
 pub async fn import_live(import: &Import, source: &Address, mut stop: watch::Receiver<bool>) -> Result<Position> {
+    let target = Target { stop: Some(stop.clone()), ..import.target.clone() };
+    let import = &Import { target, ..import.clone() };
     let mut connection = import.target.connect().await?;
     let value_bytes_max = import.target.value_bytes_max(&mut connection).await?;
     let partitions = Partitions::new(import.target.partitions(&mut connection).await?);
@@ -83,8 +85,10 @@ pub async fn import_live(import: &Import, source: &Address, mut stop: watch::Rec
     let done = live.run(&mut stop).await;
     tasks.shutdown().await;
     done?;
-    let position = live.position.take().ok_or_else(|| live.interrupted())?;
-    live.steps.end().await?;
+    let position = live.position.clone().ok_or_else(|| live.interrupted())?;
+    if let Err(failure) = live.steps.end().await {
+        return Err(if *stop.borrow() { failure.of(live.interrupted()) } else { failure });
+    }
     // The tenant has everything, whatever becomes of this.
     if let Err(failure) = end_expiry_pause(&import.target).await {
         import.tally.note(format!("the tenant's expiry stays paused for a minute at most: {failure}"));
@@ -170,12 +174,13 @@ impl Live<'_> {
         }
     }
 
-    /// Why an import ends that is told to while it does not follow its source. A position stays in the tenant.
+    /// Why an import ends that is told to while it does not follow its source, or cannot reach the tenant. A position
+    /// stays in the tenant.
     fn interrupted(&self) -> Failure {
         Failure::new(match &self.position {
             Some(position) => format!(
-                "interrupted while the source was not followed: the tenant has everything up to {position}, and the \
-                 same command goes on from there"
+                "interrupted while the source was not followed or the tenant was away: the tenant has everything up to \
+                 {position}, and the same command goes on from there"
             ),
             None if self.has_begun => {
                 "interrupted before the whole snapshot was here: the tenant has some of the keys, empty it and start \

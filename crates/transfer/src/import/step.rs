@@ -248,7 +248,7 @@ impl Steps {
                     // Whether anything was done is found out on another connection, from the mark.
                     Err(failure) => {
                         self.connection = None;
-                        breaks.wait(failure, &self.target.clock, &self.tally).await?;
+                        breaks.wait(failure, &self.target, &self.tally).await?;
                     }
                 }
             }

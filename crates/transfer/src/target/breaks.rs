@@ -1,9 +1,6 @@
 //! How long a piece of work is tried again whose outcome the target left open.
 
-use std::sync::Arc;
-
-use weir_io::Clock;
-
+use super::Target;
 use crate::failure::{Failure, Remedy, Result};
 use crate::tally::Tally;
 use crate::within::pause;
@@ -23,9 +20,9 @@ impl Breaks {
     /// Waits before the work that ended with `failure` is tried again.
     ///
     /// # Errors
-    /// To connect again does not help, or it was tried often enough.
-    pub async fn wait(&mut self, failure: Failure, clock: &Arc<dyn Clock>, tally: &Tally) -> Result {
-        if failure.remedy != Remedy::Reconnect {
+    /// To connect again does not help, or it was tried often enough, or the work is told to end.
+    pub async fn wait(&mut self, failure: Failure, target: &Target, tally: &Tally) -> Result {
+        if failure.remedy != Remedy::Reconnect || target.is_told_to_end() {
             return Err(failure);
         }
         if self.0 >= TRIES_MAX {
@@ -33,7 +30,7 @@ impl Breaks {
             return Err(Failure { message, ..failure });
         }
         tally.note(format!("the target: {failure}; trying again"));
-        pause(clock, (PAUSE_MS << self.0).min(PAUSE_MS_MAX)).await;
+        pause(&target.clock, (PAUSE_MS << self.0).min(PAUSE_MS_MAX)).await;
         self.0 += 1;
         Ok(())
     }

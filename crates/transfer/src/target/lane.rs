@@ -88,7 +88,7 @@ impl Lane {
                 }
                 Err(failure) => {
                     self.connection = None;
-                    breaks.wait(failure, &self.target.clock, &self.tally).await?;
+                    breaks.wait(failure, &self.target, &self.tally).await?;
                     progress.may_be_done = progress.may_be_done.max(range.end);
                     progress.done = batch.again_from(range.start);
                     if progress.broke_at.replace(progress.done) == Some(progress.done) {

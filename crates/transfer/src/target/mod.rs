@@ -9,6 +9,7 @@ mod parts;
 
 use std::sync::Arc;
 
+use tokio::sync::watch;
 use weir_io::Clock;
 
 use crate::address::Address;
@@ -42,12 +43,19 @@ pub struct Target {
     pub clock: Arc<dyn Clock>,
     /// How the tenant's expiry is paused; `None` = keys expire by its clock.
     pub expiry_pause: Option<Arc<ExpiryPause>>,
+    /// Becomes true when the work is told to end: then a target that is away is not waited for.
+    pub stop: Option<watch::Receiver<bool>>,
 }
 
 impl Target {
     /// A tenant whose keys expire by its clock.
     pub fn new(address: Address, clock: Arc<dyn Clock>) -> Self {
-        Self { address, clock, expiry_pause: None }
+        Self { address, clock, expiry_pause: None, stop: None }
+    }
+
+    /// Whether the work is told to end.
+    fn is_told_to_end(&self) -> bool {
+        self.stop.as_ref().is_some_and(|stop| *stop.borrow())
     }
 
     /// Whether a key with this deadline, in milliseconds since 1970, need not be written: it has expired.
@@ -86,14 +94,16 @@ impl Target {
     /// Like [`connect`](Self::connect), but tries again for a while: the server may be restarting.
     ///
     /// # Errors
-    /// The server stayed away, or refuses the login.
+    /// The server stayed away, or was away when the work was told to end, or refuses the login.
     pub async fn connect_again(&self) -> Result<Connection> {
         let begin = self.clock.now();
         let mut wait_ms = 50;
         loop {
             match self.connect().await {
                 Ok(connection) => return Ok(connection),
-                Err(failure) if failure.remedy == crate::failure::Remedy::None => return Err(failure),
+                Err(failure) if failure.remedy == crate::failure::Remedy::None || self.is_told_to_end() => {
+                    return Err(failure);
+                }
                 Err(failure) if self.clock.now() - begin > AWAY_SECONDS * SECOND => {
                     return Err(Failure::new(format!("{failure}; it was tried for {AWAY_SECONDS} s")));
                 }

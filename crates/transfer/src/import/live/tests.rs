@@ -117,3 +117,24 @@ fn an_import_that_is_interrupted_while_the_source_is_away_can_be_started_again()
         assert_eq!(mark(&tenant), Some(left_at()));
     });
 }
+
+#[test]
+fn an_import_that_is_interrupted_while_the_tenant_is_away_ends_and_can_be_started_again() {
+    in_runtime(async {
+        for has_work in [true, false] {
+            let (tenant, import) = tenant(Some(&left_at())).await;
+            let (stop, stopped) = watch::channel(false);
+            let (running, _listener, mut stream, _) = begin(&import, &stopped).await;
+            tenant.go_away();
+            let command = if has_work { "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n" } else { "" };
+            stream.write_all(format!("+CONTINUE\r\n{command}").as_bytes()).await.expect("it listens");
+            while import.tally.phase() != Phase::Following {
+                tokio::task::yield_now().await;
+            }
+            stop.send(true).expect("it runs");
+            let failure = running.await.expect("no panic").expect_err("the tenant was away");
+            assert!(failure.message.contains("goes on from there"), "{failure}");
+            assert_eq!(mark(&tenant), Some(left_at()));
+        }
+    });
+}
