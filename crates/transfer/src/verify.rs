@@ -88,7 +88,7 @@ pub async fn verify_live(import: &Import, source: &Address, sample: Option<u64>)
         match sample {
             Some(count) => {
                 for _ in 0..count.div_ceil(PAGE_KEYS as u64) {
-                    let mut keys = random_keys(&mut there).await?;
+                    let Some(mut keys) = random_keys(&mut there).await? else { break };
                     leave_out_too_long(&mut keys, database, value_bytes_max, &mut compared);
                     compare_page(import, &mut there, &mut here, database, keys, &mut compared).await?;
                 }
@@ -108,15 +108,25 @@ pub async fn verify_live(import: &Import, source: &Address, sample: Option<u64>)
     Ok(compared)
 }
 
-async fn random_keys(connection: &mut Connection) -> Result<Vec<Vec<u8>>> {
+/// Some keys of the database; `None` if it has none.
+async fn random_keys(connection: &mut Connection) -> Result<Option<Vec<Vec<u8>>>> {
     let mut requests = Requests::default();
     (0..PAGE_KEYS).for_each(|_| requests.push(&["RANDOMKEY"]));
-    let replies = connection.exchange_patiently(&requests).await?;
-    let keys = replies.iter().filter_map(Reply::text).filter(|&key| !is_own(key));
-    let mut keys: Vec<Vec<u8>> = keys.map(<[u8]>::to_vec).collect();
+    let mut keys = Vec::new();
+    for reply in connection.exchange_patiently(&requests).await? {
+        match reply {
+            Reply::Bulk(key) => keys.extend(key),
+            Reply::Error(error) => return Err(Failure::new(format!("RANDOMKEY: {error}"))),
+            _ => return Err(Failure::new("RANDOMKEY is answered with something else")),
+        }
+    }
+    if keys.is_empty() {
+        return Ok(None);
+    }
+    keys.retain(|key| !is_own(key));
     keys.sort_unstable();
     keys.dedup();
-    Ok(keys)
+    Ok(Some(keys))
 }
 
 /// Why the tenant cannot be asked for `key`, whose name is too long for it: it would close the connection.
@@ -476,24 +486,48 @@ mod tests {
     use weir_io::real::RealClock;
 
     use super::*;
+    use crate::resp::take_request;
+
+    fn in_runtime<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime").block_on(future)
+    }
+
+    /// A connection to a server that answers every request with `answer`.
+    async fn connection(answer: &'static str) -> Connection {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = Address::plain(&listener.local_addr().expect("bound").to_string()).expect("an address");
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.expect("a client");
+            let mut received = Vec::new();
+            while stream.read_buf(&mut received).await.is_ok_and(|read| read > 0) {
+                let mut rest = &received[..];
+                let requests = std::iter::from_fn(|| take_request(&mut rest).expect("requests")).count();
+                received = rest.to_vec();
+                stream.write_all(answer.repeat(requests).as_bytes()).await.expect("it listens");
+            }
+        });
+        let clock: Arc<dyn Clock> = RealClock::new();
+        Connection::open(&address, &clock).await.expect("a server")
+    }
 
     #[test]
     fn who_does_not_tell_whether_a_key_exists_ends_the_comparison() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
-        runtime.block_on(async {
-            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-            let address = Address::plain(&listener.local_addr().expect("bound").to_string()).expect("an address");
-            tokio::spawn(async move {
-                let (mut stream, _) = listener.accept().await.expect("a client");
-                let mut received = [0; 1000];
-                while stream.read(&mut received).await.is_ok_and(|read| read > 0) {
-                    stream.write_all(b"-NOPERM this user may not\r\n").await.expect("it listens");
-                }
-            });
-            let clock: Arc<dyn Clock> = RealClock::new();
-            let mut connection = Connection::open(&address, &clock).await.expect("a server");
+        in_runtime(async {
+            let mut connection = connection("-NOPERM this user may not\r\n").await;
             let failure = exist(&mut connection, &[b"key".to_vec()]).await.expect_err("no answer");
             assert!(failure.message.starts_with("EXISTS: NOPERM"), "{failure}");
+        });
+    }
+
+    #[test]
+    fn who_does_not_tell_a_key_ends_the_comparison_of_a_sample() {
+        in_runtime(async {
+            let mut refusing = connection("-NOPERM this user may not\r\n").await;
+            let failure = random_keys(&mut refusing).await.expect_err("no answer");
+            assert!(failure.message.starts_with("RANDOMKEY: NOPERM"), "{failure}");
+            for (answer, keys) in [("$-1\r\n", None), ("$1\r\nk\r\n", Some(vec![b"k".to_vec()]))] {
+                assert_eq!(random_keys(&mut connection(answer).await).await.expect("it is answered"), keys);
+            }
         });
     }
 }
