@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use weir_command::events::{Classes, KeyEvent, Witness};
 use weir_model::Databases;
 
-pub(crate) use self::send::send_waiting;
+pub(crate) use self::send::{Teller, send_waiting};
 use crate::pubsub::PubSub;
 use crate::tracking::Tracking;
 

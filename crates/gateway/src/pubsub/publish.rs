@@ -72,13 +72,13 @@ impl PubSub {
         published
     }
 
-    /// Sends a message to its receivers only, as far as they can take it. Returns the addresses of connections that
-    /// were cut.
+    /// Sends a message to its receivers only, as far as they can take it. It has at most [`TURN_KEYS`] of them. Returns
+    /// the addresses of connections that were cut.
     pub(crate) fn tell(&self, message: &Message, now: Nanos) -> Vec<IpAddr> {
         let (mut published, mut wakers) = (Published::default(), Vec::new());
         // One front for each protocol, shared by all receivers.
         let mut fronts: [Option<Arc<[u8]>>; 2] = Default::default();
-        let mut rests: [Option<Shared>; 2] = Default::default();
+        let mut places = self.room_for((message.receivers.len() * PLACE_BYTES) as u64, &mut published);
         for &receiver in &message.receivers {
             let (mailbox, keeper) = {
                 let members = self.members.lock();
@@ -89,13 +89,13 @@ impl PubSub {
             let keeper = keeper.map_or(speaks.protocol, |keeper| keeper.recipient().speaks().protocol);
             let Some((len, front)) = message.front(receiver, speaks) else { continue };
             let front = fronts[usize::from(speaks.protocol == Protocol::Resp3)].get_or_insert_with(|| front.into());
-            let rest = rests[usize::from(keeper == Protocol::Resp3)].get_or_insert_with(|| {
+            let rest = message.shared_rest(keeper).get_or_init(|| {
                 let rest = message.rest(keeper);
                 let held = self.room_for(rest.capacity() as u64, &mut published);
                 Shared::new(rest, held)
             });
             let (front, rest) = (Arc::clone(front), rest.clone());
-            let place = self.room_for(PLACE_BYTES as u64, &mut published);
+            let place = places.split(PLACE_BYTES as u64);
             if mailbox.put(Push { len: Some(len), front, rest, _place: place }, now, &mut wakers) == Put::Cut {
                 published.cut.push(mailbox.address());
             }

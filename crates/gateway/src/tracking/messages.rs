@@ -1,8 +1,10 @@
 //! Messages to clients that keep values, in the protocol of the connection that receives them.
 
+use std::sync::{Arc, OnceLock};
+
 use weir_command::reply::Protocol;
 
-use crate::mailbox::Speaks;
+use crate::mailbox::{Shared, Speaks};
 
 /// The channel named in messages to connections in RESP2.
 const CHANNEL: &[u8] = b"__redis__:invalidate";
@@ -14,15 +16,25 @@ pub(crate) struct Receiver {
     pub(crate) keeper: u64,
 }
 
-/// A message to some connections. It is encoded once, however many they are.
+/// A message to some connections.
 pub(crate) struct Message {
     pub(crate) receivers: Vec<Receiver>,
+    news: Arc<News>,
+}
+
+/// What is told. It is encoded once, however many are told, and in however many messages.
+pub(super) struct News {
     what: What,
+    /// The encoded elements that the messages share, once they are needed: for those who keep the values in RESP2, and
+    /// in RESP3.
+    rests: [OnceLock<Shared>; 2],
 }
 
 enum What {
-    /// An encoded list of keys.
+    /// An encoded list of keys that clients have read.
     Changed(Vec<u8>),
+    /// An encoded list of keys that begin with a prefix.
+    OfPrefix(Vec<u8>),
     /// All keys are gone.
     Flushed,
     /// The connection that receives messages in the keeper's place is gone.
@@ -35,26 +47,51 @@ fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-impl Message {
-    /// `keys` have changed.
-    pub(super) fn changed<'k>(receivers: Vec<Receiver>, keys: impl Iterator<Item = &'k [u8]>) -> Self {
-        let (mut elements, mut count) = (Vec::new(), 0_usize);
-        for key in keys {
-            bulk(&mut elements, key);
-            count += 1;
-        }
-        let list = [format!("*{count}\r\n").as_bytes(), &elements].concat();
-        Self { receivers, what: What::Changed(list) }
+/// An encoded list of `keys`.
+fn list<'k>(keys: impl Iterator<Item = &'k [u8]>) -> Vec<u8> {
+    let (mut elements, mut count) = (Vec::new(), 0_usize);
+    for key in keys {
+        bulk(&mut elements, key);
+        count += 1;
+    }
+    [format!("*{count}\r\n").as_bytes(), &elements].concat()
+}
+
+impl News {
+    fn new(what: What) -> Arc<Self> {
+        Arc::new(Self { what, rests: Default::default() })
+    }
+
+    /// `key`, which clients have read, has changed.
+    pub(super) fn changed(key: &[u8]) -> Arc<Self> {
+        Self::new(What::Changed(list(std::iter::once(key))))
+    }
+
+    /// `keys`, which begin with a prefix, have changed.
+    pub(super) fn of_prefix<'k>(keys: impl Iterator<Item = &'k [u8]>) -> Arc<Self> {
+        Self::new(What::OfPrefix(list(keys)))
     }
 
     /// All keys are gone.
-    pub(super) fn flushed(receivers: Vec<Receiver>) -> Self {
-        Self { receivers, what: What::Flushed }
+    pub(super) fn flushed() -> Arc<Self> {
+        Self::new(What::Flushed)
+    }
+
+    /// Whether this is about keys that clients have read.
+    pub(super) fn is_of_read_keys(&self) -> bool {
+        matches!(self.what, What::Changed(_))
+    }
+}
+
+impl Message {
+    /// `news` for `receivers`.
+    pub(super) fn new(receivers: Vec<Receiver>, news: &Arc<News>) -> Self {
+        Self { receivers, news: Arc::clone(news) }
     }
 
     /// The connection `gone`, which received messages for `keeper`, is gone.
     pub(super) fn broken(keeper: u64, gone: u64) -> Self {
-        Self { receivers: vec![Receiver { told: keeper, keeper }], what: What::Broken(gone) }
+        Self { receivers: vec![Receiver { told: keeper, keeper }], news: News::new(What::Broken(gone)) }
     }
 
     /// How many elements the message has for `receiver`, and the first of them, encoded. `None` if the receiver takes
@@ -63,9 +100,9 @@ impl Message {
     pub(crate) fn front(&self, receiver: Receiver, speaks: Speaks) -> Option<(usize, Vec<u8>)> {
         let is_resp3 = speaks.protocol == Protocol::Resp3;
         let mut front = Vec::new();
-        match self.what {
-            What::Changed(_) | What::Flushed if is_resp3 => bulk(&mut front, b"invalidate"),
-            What::Changed(_) | What::Flushed => {
+        match self.news.what {
+            What::Changed(_) | What::OfPrefix(_) | What::Flushed if is_resp3 => bulk(&mut front, b"invalidate"),
+            What::Changed(_) | What::OfPrefix(_) | What::Flushed => {
                 if !speaks.is_subscriber || receiver.told == receiver.keeper {
                     return None;
                 }
@@ -82,11 +119,15 @@ impl Message {
     /// The other elements, encoded. That all keys are gone is encoded in the protocol of the connection that keeps the
     /// values, `keeper`, as in Redis.
     pub(crate) fn rest(&self, keeper: Protocol) -> Vec<u8> {
-        match &self.what {
-            What::Changed(keys) => keys.clone(),
+        match &self.news.what {
+            What::Changed(keys) | What::OfPrefix(keys) => keys.clone(),
             What::Flushed if keeper == Protocol::Resp3 => b"_\r\n".to_vec(),
             What::Flushed => b"$-1\r\n".to_vec(),
             What::Broken(gone) => format!(":{gone}\r\n").into_bytes(),
         }
+    }
+    /// Where the other elements are shared with further messages of the same news.
+    pub(crate) fn shared_rest(&self, keeper: Protocol) -> &OnceLock<Shared> {
+        &self.news.rests[usize::from(keeper == Protocol::Resp3)]
     }
 }

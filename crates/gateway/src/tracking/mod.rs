@@ -18,7 +18,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
+use weir_command::TURN_KEYS;
 
+use self::messages::News;
 pub(crate) use self::messages::{Message, Receiver};
 use self::table::Table;
 use crate::mailbox::Recipient;
@@ -78,6 +80,14 @@ struct Inner {
     /// Keys changed since the last messages to clients in broadcast mode, and which connection was the last to change
     /// each of them. That connection knows what it has written, unless another one has changed the key since.
     changed: BTreeMap<Box<[u8]>, u64>,
+}
+
+/// Clients in broadcast mode that are told of the same changed keys.
+struct Group {
+    prefix: Arc<[u8]>,
+    /// The connection whose own changes are left out.
+    besides: Option<u64>,
+    keepers: Vec<u64>,
 }
 
 /// The sizes of a tenant's table.
@@ -152,68 +162,64 @@ impl Tracking {
         self.inner.lock().table.keys_max
     }
 
-    /// Evicts keys until the table is within its limits, at most `most` of them. Returns the messages that this takes,
-    /// and whether there may be more to evict.
-    pub(crate) fn shrink(&self, most: usize) -> (Vec<Message>, bool) {
-        let mut inner = self.inner.lock();
-        let mut messages = Vec::new();
-        for _ in 0..most {
-            let Some((key, clients)) = inner.table.evict() else { return (messages, false) };
-            messages.extend(inner.tell_each(&key, clients, 0));
-        }
-        (messages, true)
+    /// Evicts a key if there are too many. Returns the messages that this takes; `None` if the table is within its
+    /// limits.
+    pub(crate) fn evict(&self) -> Option<impl Iterator<Item = Message>> {
+        let (key, clients) = self.inner.lock().table.evict()?;
+        Some(self.messages(clients.into_iter().collect(), News::changed(&key)))
     }
 
     /// The connection `by` has changed `key`. Returns the messages to send at once.
-    pub(crate) fn changed(&self, key: &[u8], by: u64) -> Vec<Message> {
-        let mut inner = self.inner.lock();
-        if !inner.prefixes.is_empty() {
-            inner.changed.insert(key.into(), by);
-        }
-        inner.table.forget(key).map(|clients| inner.tell_each(key, clients, by)).unwrap_or_default()
+    pub(crate) fn changed(&self, key: &[u8], by: u64) -> impl Iterator<Item = Message> {
+        let clients = {
+            let mut inner = self.inner.lock();
+            if !inner.prefixes.is_empty() {
+                inner.changed.insert(key.into(), by);
+            }
+            let mut clients = inner.table.forget(key);
+            if let Some(clients) = &mut clients
+                && inner.trackers.get(&by).is_some_and(|tracker| tracker.mode.no_loop)
+            {
+                clients.remove(&by);
+            }
+            clients
+        };
+        let told = clients.map(|clients| self.messages(clients.into_iter().collect(), News::changed(key)));
+        told.into_iter().flatten()
     }
 
-    /// The messages to clients in broadcast mode about the keys changed since the last call: one for each prefix with
-    /// changed keys, and one more for each connection that has changed some of these keys itself and is not told of its
-    /// own changes. The messages are made one after the other, because each of them may contain all keys.
-    pub(crate) fn broadcast(&self) -> impl Iterator<Item = Message> + use<> {
-        let mut inner = self.inner.lock();
-        let changed = std::mem::take(&mut inner.changed);
-        let (mut groups, mut broken) = (BTreeMap::<_, Vec<Receiver>>::new(), Vec::new());
-        if !changed.is_empty() {
-            let Inner { trackers, prefixes, .. } = &mut *inner;
-            let changers: BTreeSet<u64> = changed.values().copied().collect();
-            for (prefix, ids) in prefixes.iter().filter(|(prefix, _)| of_prefix(&changed, prefix).next().is_some()) {
-                for &id in ids {
-                    let Some(tracker) = trackers.get_mut(&id) else { continue };
-                    let besides = (tracker.mode.no_loop && changers.contains(&id)).then_some(id);
-                    if !of_prefix(&changed, prefix).any(|(_, by)| Some(*by) != besides) {
-                        continue;
-                    }
-                    match tracker.receiver(id) {
-                        Ok(receiver) => groups.entry((Arc::clone(prefix), besides)).or_default().push(receiver),
-                        Err(message) => broken.push(message),
-                    }
-                }
-            }
-        }
-        drop(inner);
-        let told = groups.into_iter().map(move |((prefix, besides), receivers)| {
+    /// The messages to clients in broadcast mode about the keys changed since the last call: for each prefix with
+    /// changed keys, and for each connection that has changed some of these keys itself and is not told of its own
+    /// changes. The messages are made one after the other, because each of them may contain all keys.
+    pub(crate) fn broadcast(&self) -> impl Iterator<Item = Message> {
+        let (changed, groups) = self.inner.lock().take_changed();
+        groups.into_iter().flat_map(move |Group { prefix, besides, keepers }| {
             let keys = of_prefix(&changed, &prefix).filter(|(_, by)| Some(**by) != besides);
-            Message::changed(receivers, keys.map(|(key, _)| &key[..]))
-        });
-        told.chain(broken)
+            let news = News::of_prefix(keys.map(|(key, _)| &key[..]));
+            self.messages(keepers, news)
+        })
     }
 
     /// All keys are gone. Returns the messages to send.
-    pub(crate) fn flushed(&self) -> Vec<Message> {
-        let mut inner = self.inner.lock();
-        inner.table.clear();
-        inner.changed.clear();
-        let ids: Vec<u64> = inner.trackers.keys().copied().collect();
-        let (receivers, mut messages) = inner.receivers(ids.into_iter());
-        messages.push(Message::flushed(receivers));
-        messages
+    pub(crate) fn flushed(&self) -> impl Iterator<Item = Message> {
+        let keepers = {
+            let mut inner = self.inner.lock();
+            inner.table.clear();
+            inner.changed.clear();
+            inner.trackers.keys().copied().collect()
+        };
+        self.messages(keepers, News::flushed())
+    }
+
+    /// The messages that tell `news` to the connections `keepers`, made one after the other: each is for at most
+    /// [`TURN_KEYS`] of them, so that others can be served in between.
+    fn messages(&self, keepers: Vec<u64>, news: Arc<News>) -> impl Iterator<Item = Message> {
+        let mut keepers = keepers.into_iter();
+        let some = std::iter::from_fn(move || {
+            let some: Vec<u64> = keepers.by_ref().take(TURN_KEYS).collect();
+            (!some.is_empty()).then_some(some)
+        });
+        some.flat_map(move |some| self.inner.lock().messages(&some, &news))
     }
 
     /// How the connection `id` tracks; `None` if it does not track.
@@ -271,27 +277,47 @@ impl Inner {
         }
     }
 
-    /// The receivers of messages for the connections `ids`. For a connection whose receiver is gone, a message that
-    /// says so.
-    fn receivers(&mut self, ids: impl Iterator<Item = u64>) -> (Vec<Receiver>, Vec<Message>) {
-        let (mut receivers, mut broken) = (Vec::new(), Vec::new());
-        for id in ids {
-            match self.trackers.get_mut(&id).map(|tracker| tracker.receiver(id)) {
-                Some(Ok(receiver)) => receivers.push(receiver),
-                Some(Err(message)) => broken.push(message),
-                None => {}
+    /// Takes the keys changed since the last call, each with the connection that has changed it, and gives who is told.
+    fn take_changed(&mut self) -> (BTreeMap<Box<[u8]>, u64>, Vec<Group>) {
+        let changed = std::mem::take(&mut self.changed);
+        let mut groups = Vec::new();
+        if changed.is_empty() {
+            return (changed, groups);
+        }
+        let changers: BTreeSet<u64> = changed.values().copied().collect();
+        for (prefix, ids) in self.prefixes.iter().filter(|(prefix, _)| of_prefix(&changed, prefix).next().is_some()) {
+            let is_spared =
+                |id: &u64| changers.contains(id) && self.trackers.get(id).is_some_and(|tracker| tracker.mode.no_loop);
+            let (spared, keepers): (Vec<u64>, Vec<u64>) = ids.iter().copied().partition(is_spared);
+            for id in spared {
+                if of_prefix(&changed, prefix).any(|(_, by)| *by != id) {
+                    groups.push(Group { prefix: Arc::clone(prefix), besides: Some(id), keepers: vec![id] });
+                }
+            }
+            if !keepers.is_empty() {
+                groups.push(Group { prefix: Arc::clone(prefix), besides: None, keepers });
             }
         }
-        (receivers, broken)
+        (changed, groups)
     }
 
-    /// The messages to `clients` when the connection `by` has changed `key`.
-    fn tell_each(&mut self, key: &[u8], mut clients: BTreeSet<u64>, by: u64) -> Vec<Message> {
-        let is_spared = |id: u64, mode: &Mode| mode.broadcast || (mode.no_loop && by == id);
-        clients.retain(|id| self.trackers.get(id).is_some_and(|tracker| !is_spared(*id, &tracker.mode)));
-        let (receivers, mut messages) = self.receivers(clients.into_iter());
+    /// The message that tells `news` to those of the connections `ids` that are still to be told, and for each
+    /// connection whose receiver is gone, a message that says so.
+    fn messages(&mut self, ids: &[u64], news: &Arc<News>) -> Vec<Message> {
+        let (mut receivers, mut messages) = (Vec::new(), Vec::new());
+        for id in ids {
+            let Some(tracker) = self.trackers.get_mut(id) else { continue };
+            // It has read the key before it changed its mode.
+            if tracker.mode.broadcast && news.is_of_read_keys() {
+                continue;
+            }
+            match tracker.receiver(*id) {
+                Ok(receiver) => receivers.push(receiver),
+                Err(message) => messages.push(message),
+            }
+        }
         if !receivers.is_empty() {
-            messages.push(Message::changed(receivers, std::iter::once(key)));
+            messages.push(Message::new(receivers, news));
         }
         messages
     }

@@ -1,6 +1,5 @@
 //! Which clients are told what, and what is remembered.
 
-use weir_command::TURN_KEYS;
 use weir_command::reply::Protocol::{self, Resp2, Resp3};
 
 use super::*;
@@ -40,7 +39,7 @@ fn a_change_is_told_once_to_those_who_have_read_the_key() {
     tracking.remember(2, [&b"a"[..]].into_iter());
     assert_eq!(tracking.counts(), TrackingCounts { clients: 2, keys: 2, items: 3, prefixes: 0 });
     assert_eq!(told(tracking.changed(b"a", 2)), [told_of(1, "invalidate *1 a")], "2 knows what it does");
-    assert!(tracking.changed(b"a", 9).is_empty() && tracking.changed(b"c", 9).is_empty());
+    assert!([b"a", b"c"].into_iter().all(|key| tracking.changed(key, 9).next().is_none()));
     assert_eq!(told(tracking.flushed()), [told_of(1, "invalidate _"), told_of(2, "invalidate _")]);
     assert_eq!(tracking.counts().keys, 0);
     tracking.disable(1);
@@ -56,7 +55,7 @@ fn those_in_broadcast_mode_are_told_all_keys_of_a_prefix_at_once() {
     assert!(tracking.enable(2, Mode { no_loop: true, ..mode.clone() }, None, &[]));
     assert!(tracking.enable(3, mode, None, &[b"a"]));
     for (key, by) in [(&b"a2"[..], 2), (b"c", 2), (b"b", 3), (b"a1", 3), (b"a2", 3)] {
-        assert!(tracking.changed(key, by).is_empty());
+        assert!(tracking.changed(key, by).next().is_none());
     }
     let expected = [
         told_of(1, "invalidate *2 a1 a2"),
@@ -94,9 +93,10 @@ fn the_table_is_bounded_and_whoever_loses_a_key_is_told() {
     tracking.set_keys_max(2);
     let keys = [&b"a"[..], b"b", b"c", b"d"];
     tracking.remember(1, keys.into_iter());
-    assert_eq!(told(tracking.shrink(9).0), [told_of(1, "invalidate *1 a"), told_of(1, "invalidate *1 b")]);
+    let evicted = || told(std::iter::from_fn(|| tracking.evict()).flatten());
+    assert_eq!(evicted(), [told_of(1, "invalidate *1 a"), told_of(1, "invalidate *1 b")]);
     tracking.remember(1, [&b"a"[..]].into_iter());
-    assert_eq!(told(tracking.shrink(9).0), [told_of(1, "invalidate *1 c")], "the next one, and not the first again");
+    assert_eq!(evicted(), [told_of(1, "invalidate *1 c")], "the next one, and not the first again");
     assert_eq!(tracking.counts().keys, 2);
 }
 
@@ -114,8 +114,8 @@ fn keys_that_are_forgotten_all_at_once_are_freed_in_turns_and_count_until_then()
         drop(tracking.flushed());
         assert_eq!(tracking.counts().keys, 0);
         remember();
-        assert!(tracking.shrink(1).1, "what was forgotten is still there");
-        while tracking.shrink(1).1 {
+        assert!(tracking.evict().is_some(), "what was forgotten is still there");
+        while tracking.evict().is_some() {
             tokio::task::yield_now().await;
         }
         assert!(tracking.counts().keys > TURN_KEYS);
@@ -125,13 +125,13 @@ fn keys_that_are_forgotten_all_at_once_are_freed_in_turns_and_count_until_then()
 #[test]
 fn in_resp2_only_a_subscriber_is_told_in_the_place_of_another() {
     let [own, others] = [1, 2].map(|told| Receiver { told, keeper: 1 });
-    let message = Message::changed(vec![own, others], [&b"k"[..]].into_iter());
+    let message = Message::new(vec![own, others], &News::changed(b"k"));
     assert_eq!(message.front(own, speaks(Resp2, true)), None);
     assert_eq!(message.front(others, speaks(Resp2, false)), None);
     let (len, front) = message.front(others, speaks(Resp2, true)).expect("it is told");
     assert_eq!((len, &front[..]), (3, &b"$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n"[..]));
     assert_eq!(message.rest(Resp2), b"*1\r\n$1\r\nk\r\n");
-    assert_eq!(Message::flushed(vec![others]).rest(Resp2), b"$-1\r\n");
+    assert_eq!(Message::new(vec![others], &News::flushed()).rest(Resp2), b"$-1\r\n");
     let broken = Message::broken(1, 2);
     assert_eq!((broken.rest(Resp3), broken.front(own, speaks(Resp2, true))), (b":2\r\n".to_vec(), None));
 }

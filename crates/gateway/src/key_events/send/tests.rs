@@ -31,6 +31,7 @@ fn clients_in_broadcast_mode_are_told_although_the_sender_is_killed() {
     for count in [TURN_EVENTS, TURN_EVENTS + 1] {
         let (events, pubsub, tracking) = (KeyEvents::default(), PubSub::default(), Tracking::default());
         assert!(tracking.enable(1, Mode { broadcast: true, ..Mode::default() }, None, &[]));
+        events.track(&tracking);
         events.tell((0..count).map(|number| event(Classes::CHANGED, "", &number.to_string())).collect());
         // The sender is killed where it first lets others run.
         let mut cx = Context::from_waker(Waker::noop());
@@ -84,6 +85,46 @@ fn s14_changes_of_keys_that_many_keep_are_told_in_turns() {
     }
     // Each event takes 200 messages, with its own share, and others are served between five and the next five.
     assert_eq!(turns, 9);
+}
+
+/// More clients than are told in two turns keep a key, and the last of them has the mailbox.
+fn kept_by_many(pubsub: &Arc<PubSub>, tracking: &Tracking) -> (Subscriptions, Arc<Mailbox>) {
+    let last = 2 * TURN_KEYS as u64 + 500;
+    for id in 1..=last {
+        assert!(tracking.enable(id, Mode::default(), None, &[]));
+        tracking.remember(id, [&b"k"[..]].into_iter());
+    }
+    listener(pubsub, last, b"news")
+}
+
+#[test]
+fn s14_the_change_of_a_key_that_many_keep_is_told_in_turns() {
+    let (events, pubsub, tracking) = (KeyEvents::default(), Arc::<PubSub>::default(), Tracking::default());
+    let (_listens, mailbox) = kept_by_many(&pubsub, &tracking);
+    events.tell(vec![event(Classes::CHANGED, "", "k")]);
+    let mut sending = pin!(send_waiting(&events, (&pubsub, &tracking), 0, Yield::PLAIN));
+    let (mut cx, mut turns) = (Context::from_waker(Waker::noop()), 0);
+    while sending.as_mut().poll(&mut cx).is_pending() {
+        assert!(taken(&mailbox).is_empty(), "it is among the last");
+        turns += 1;
+    }
+    assert_eq!((turns, taken(&mailbox)), (2, vec!["*1\r\n$1\r\nk\r\n".to_owned()]));
+}
+
+#[test]
+fn clients_forget_everything_if_the_sender_is_killed_who_was_telling_them() {
+    let (events, pubsub, tracking) = (KeyEvents::default(), Arc::<PubSub>::default(), Tracking::default());
+    let (_listens, mailbox) = kept_by_many(&pubsub, &tracking);
+    events.track(&tracking);
+    for _ in 0..2 {
+        events.tell(vec![event(Classes::CHANGED, "", "k")]);
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(pin!(send_waiting(&events, (&pubsub, &tracking), 0, Yield::PLAIN)).poll(&mut cx).is_pending());
+        assert!(taken(&mailbox).is_empty() && events.are_waiting());
+    }
+    block_on(send_waiting(&events, (&pubsub, &tracking), 0, Yield::PLAIN));
+    assert_eq!(taken(&mailbox), ["_\r\n"]);
+    assert!(!events.are_waiting());
 }
 
 #[test]

@@ -84,7 +84,7 @@ pub(super) async fn flush<S: Store>(session: &mut Session<S>, args: Args<'_>) ->
     flush.is_done.store(true, Ordering::Relaxed);
     drop(flush);
     if account.tracking.is_in_use() {
-        super::send_messages(session, account.tracking.flushed());
+        super::tracking::tell_flushed(session, &account).await;
     }
     session.outbox.replies.ok();
     Ok(())

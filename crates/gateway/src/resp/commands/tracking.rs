@@ -3,15 +3,17 @@
 use std::sync::{Arc, Weak};
 
 use weir_command::error::{Error, Outcome, SYNTAX};
-use weir_command::{Args, TURN_KEYS, integer, lower};
+use weir_command::{Args, integer, lower};
 
 use super::was_cut;
+use crate::key_events::Teller;
 use crate::mailbox::Recipient;
 use crate::resp::outbox::YIELD;
 use crate::resp::session::Session;
 use crate::resp::tracked::Tracked;
 use crate::store::Store;
-use crate::tracking::{Message, Mode};
+use crate::tenant::account::Account;
+use crate::tracking::Mode;
 
 /// How many prefixes one connection may have, and how many bytes each of them: all are gone through for every key that
 /// changes.
@@ -22,26 +24,26 @@ const NO_MODE: Error = Error::new(
     "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled",
 );
 
-/// Sends messages to connections of the session's tenant.
-pub(in crate::resp) fn send_messages<S: Store>(session: &Session<S>, messages: Vec<Message>) {
-    let Ok(account) = session.account() else { return };
+/// Tells all connections of the session's tenant that keep values to forget them: all keys are gone.
+pub(super) async fn tell_flushed<S: Store>(session: &mut Session<S>, account: &Account) {
     let now = session.outbox.server.clock.now();
-    let cut = messages.iter().flat_map(|message| account.pubsub.tell(message, now));
-    was_cut(session, cut.collect());
+    let mut teller = Teller::new(&account.key_events, &account.pubsub, now, YIELD);
+    teller.tell(account.tracking.flushed()).await;
+    was_cut(session, teller.cut);
 }
 
 /// Forgets keys until the table is within its limits, and tells those who keep their values. Other connections are
 /// served in between.
 pub(in crate::resp) async fn shrink_table<S: Store>(session: &mut Session<S>) {
     let Ok(account) = session.account().map(Arc::clone) else { return };
-    loop {
-        let (messages, has_more) = account.tracking.shrink(TURN_KEYS);
-        send_messages(session, messages);
-        if !has_more {
-            return;
-        }
-        YIELD.now().await;
+    let now = session.outbox.server.clock.now();
+    let mut teller = Teller::new(&account.key_events, &account.pubsub, now, YIELD);
+    while let Some(messages) = account.tracking.evict() {
+        teller.tell(messages).await;
+        teller.has_worked(1);
+        teller.end_turn().await;
     }
+    was_cut(session, teller.cut);
 }
 
 pub(super) fn tracking<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
