@@ -6,7 +6,7 @@
 //! these samples. `WEIR_BLESS=1 cargo test -p weir-admission --test admission policy::` writes them anew. Every profile
 //! plays `shortage.txt`. The valves that only `weir` has open in `valves.txt`. `level-1.txt` shows what `weir` does
 //! about a large level 1, and `slowed.txt` what it does about writes that a tree slows. `endless.txt` is a load that
-//! never ends, `peak.txt` a peak of clients, and `fits.txt` is there for what none of these show.
+//! never ends, and `peak.txt` a peak of clients.
 #![allow(clippy::disallowed_methods, reason = "fixtures are files of the source tree")]
 
 #[path = "policy/fluid.rs"]
@@ -128,7 +128,6 @@ fn weir_is_another_without_any_of_its_ingredients() {
         include_str!("fixtures/shortage.txt"),
         include_str!("fixtures/valves.txt"),
         include_str!("fixtures/level-1.txt"),
-        include_str!("fixtures/fits.txt"),
         include_str!("fixtures/endless.txt"),
         include_str!("fixtures/peak.txt"),
     ];

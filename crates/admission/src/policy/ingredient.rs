@@ -25,8 +25,6 @@ pub enum Ingredient {
     ReadCare,
     /// Compactions that are put off run while the device rests, a few partitions at a time.
     Rest,
-    /// Compactions that are put off run while all that is needed fits nevertheless.
-    Fit,
     /// Level 0 is drained while the node is short but the device has bandwidth to spare.
     Drain,
     /// Deferral ends, though the node is still short, for a partition whose level 0 is long and cannot be merged within
@@ -61,7 +59,7 @@ pub enum Ingredient {
 
 impl Ingredient {
     /// Every ingredient.
-    pub const ALL: [Ingredient; 24] = [
+    pub const ALL: [Ingredient; 23] = [
         Ingredient::Deferral,
         Ingredient::StageOne,
         Ingredient::StageTwo,
@@ -71,7 +69,6 @@ impl Ingredient {
         Ingredient::MergeSize,
         Ingredient::ReadCare,
         Ingredient::Rest,
-        Ingredient::Fit,
         Ingredient::Drain,
         Ingredient::EndOfDeferral,
         Ingredient::Ramp,
@@ -100,7 +97,6 @@ impl Ingredient {
             Ingredient::MergeSize => "weir-without-merge-size",
             Ingredient::ReadCare => "weir-without-read-care",
             Ingredient::Rest => "weir-without-rest",
-            Ingredient::Fit => "weir-without-fit",
             Ingredient::Drain => "weir-without-drain",
             Ingredient::EndOfDeferral => "weir-without-end-of-deferral",
             Ingredient::Ramp => "weir-without-ramp",
