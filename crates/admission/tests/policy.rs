@@ -24,7 +24,7 @@ fn every_profile_says_what_its_fixture_says() {
     }
 }
 
-/// U-19, U-20, U-22, U-23.
+/// U-19, U-20, U-22.
 #[test]
 fn the_valves_of_weir_open_when_they_should() {
     compare("weir-valves", &script::play(Profile::Weir, include_str!("fixtures/valves.txt")));

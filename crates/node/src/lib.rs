@@ -31,7 +31,6 @@ mod mover;
 mod node;
 mod partition;
 mod partition_slot;
-mod read_times;
 mod removal;
 pub mod repair;
 mod reserve;

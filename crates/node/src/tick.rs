@@ -263,7 +263,6 @@ impl Ticker {
                 flush: facts.jobs[JobKind::Flush as usize].newest,
                 l0_left: left(&facts, &[JobKind::IntraL0, JobKind::L0]),
             },
-            read_p99: partition.read_times.take_p99(),
             drains: slot.reservation().drains(),
             felt: felt(slot, &booked),
             ..slot.reservation().sold(partition.owner(), &self.config)

@@ -236,7 +236,7 @@ fn every_step_of_the_paper_serves_more() {
     }
 }
 
-/// U-23: reads beside writes that are put off are at most 2 ms slower than before, at the 99th percentile, in the
+/// Reads beside writes that are put off are at most 2 ms slower than before, at the 99th percentile, in the
 /// median of three seeds. A percentile is reported up to a hundredth too high.
 #[test]
 fn reads_stay_fast_while_compactions_are_put_off() {

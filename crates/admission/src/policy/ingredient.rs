@@ -21,8 +21,6 @@ pub enum Ingredient {
     Patience,
     /// A merge within level 0 takes no more than it can write in time.
     MergeSize,
-    /// Stage two ends for a minute where reads have become slow (U-23).
-    ReadCare,
     /// Compactions that are put off run while the device rests, a few partitions at a time.
     Rest,
     /// Level 0 is drained while the node is short but the device has bandwidth to spare.
@@ -59,7 +57,7 @@ pub enum Ingredient {
 
 impl Ingredient {
     /// Every ingredient.
-    pub const ALL: [Ingredient; 23] = [
+    pub const ALL: [Ingredient; 22] = [
         Ingredient::Deferral,
         Ingredient::StageOne,
         Ingredient::StageTwo,
@@ -67,7 +65,6 @@ impl Ingredient {
         Ingredient::LongLevel0,
         Ingredient::Patience,
         Ingredient::MergeSize,
-        Ingredient::ReadCare,
         Ingredient::Rest,
         Ingredient::Drain,
         Ingredient::EndOfDeferral,
@@ -95,7 +92,6 @@ impl Ingredient {
             Ingredient::LongLevel0 => "weir-without-long-level-0",
             Ingredient::Patience => "weir-without-patience",
             Ingredient::MergeSize => "weir-without-merge-size",
-            Ingredient::ReadCare => "weir-without-read-care",
             Ingredient::Rest => "weir-without-rest",
             Ingredient::Drain => "weir-without-drain",
             Ingredient::EndOfDeferral => "weir-without-end-of-deferral",

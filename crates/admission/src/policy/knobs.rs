@@ -227,8 +227,6 @@ pub enum Reason {
     Queued,
     /// There is bandwidth again, and the partition is catching up.
     CatchingUp,
-    /// Reads became too slow.
-    SlowReads,
     /// Clients need this much of the device, in percent, before any flush or compaction.
     Peak(u64),
 }
@@ -244,7 +242,6 @@ impl Reason {
             Reason::Opened => ("opened", None),
             Reason::Queued => ("queued", None),
             Reason::CatchingUp => ("catching-up", None),
-            Reason::SlowReads => ("slow-reads", None),
             Reason::Peak(percent) => ("peak", Some(percent)),
         }
     }
@@ -262,7 +259,6 @@ impl fmt::Display for Reason {
             Reason::CatchingUp => {
                 f.write_str("the device has bandwidth again; it is catching up on compactions that were put off")
             }
-            Reason::SlowReads => f.write_str("reads became too slow in stage two"),
             Reason::Peak(percent) => write!(f, "reads and logs alone need {percent} % of the device"),
         }
     }

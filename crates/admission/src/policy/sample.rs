@@ -57,9 +57,6 @@ pub struct PartitionSample {
     /// How often its foreground bucket was found empty: refill periods in which somebody waited.
     #[serde(default)]
     pub drains: u64,
-    /// The 99th percentile of its reads that went to the device in the last window, in nanoseconds; `None` where there
-    /// were too few to say.
-    pub read_p99: Option<Nanos>,
     /// What its requests met. No policy looks at this: it answers `weir why`.
     #[serde(default)]
     pub felt: Felt,

@@ -95,7 +95,7 @@ fn memory(line: &str) -> MemoryFacts {
 }
 
 fn partition(index: usize, line: &str, (bytes, drains): &mut (Bytes, u64)) -> PartitionSample {
-    let (mut tree, mut jobs, mut p99) = (tree(), JobFacts::default(), None);
+    let (mut tree, mut jobs) = (tree(), JobFacts::default());
     let mut units = 3000;
     for (key, number) in numbers(line) {
         let mega = (number * 1e6) as u64;
@@ -114,7 +114,6 @@ fn partition(index: usize, line: &str, (bytes, drains): &mut (Bytes, u64)) -> Pa
             "flushing" => jobs.flush_left = mega,
             "merging" => jobs.merging = number as u64,
             "sealed" => tree.sealed = number as u64,
-            "p99" => p99 = Some(number as u64 * 1000),
             "sold" => units = number as u64,
             _ => panic!("no such word: {key}"),
         }
@@ -128,7 +127,6 @@ fn partition(index: usize, line: &str, (bytes, drains): &mut (Bytes, u64)) -> Pa
         tree,
         jobs,
         drains: *drains,
-        read_p99: p99,
         felt: weir_admission::policy::Felt::default(),
     }
 }

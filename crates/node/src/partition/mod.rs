@@ -62,7 +62,6 @@ use crate::control::Control;
 use crate::log_toll::LogToll;
 use crate::memory::WriteMemory;
 use crate::metrics::{Counters, PartitionMetrics};
-use crate::read_times::ReadTimes;
 use crate::witnessed::Witnessed;
 use crate::workers::Workers;
 
@@ -118,8 +117,6 @@ pub struct Partition {
     pub(crate) write_rate: AtomicU64,
     /// The tree's knobs as a policy last set them.
     pub(crate) policy_knobs: Mutex<TreeKnobs>,
-    /// Times of reads since the last tick.
-    pub(crate) read_times: ReadTimes,
     /// The log is being replaced.
     pub(crate) repairing: AtomicBool,
     /// Has to succeed before the log is replaced.

@@ -35,7 +35,7 @@ impl Moment for PartitionMoment {
         }
         let moment = self.clone();
         Read::Pending(Box::pin(async move {
-            let found = moment.partition.timed(lookup).await?;
+            let found = lookup.await?;
             let row = moment.partition.living(&key, found, Some(now_ms))?;
             Ok(moment.partition.booked(row))
         }))

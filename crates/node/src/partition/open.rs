@@ -22,7 +22,6 @@ use crate::engines::{self, BlockCache, EngineChoice};
 use crate::log_toll::LogToll;
 use crate::memory::WriteMemory;
 use crate::metrics::Counters;
-use crate::read_times::ReadTimes;
 use crate::witnessed::Witnessed;
 use crate::workers::Workers;
 
@@ -207,7 +206,6 @@ impl Partition {
         let partition = Arc::new(Partition {
             owner,
             policy_knobs: Mutex::new(engine.knobs()),
-            read_times: ReadTimes::default(),
             engine,
             log,
             sync: config.sync,

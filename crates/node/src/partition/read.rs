@@ -1,8 +1,8 @@
 //! Reads of a partition: single rows, pages, scans, and reading ahead.
 
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::ops::Bound;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -60,7 +60,7 @@ impl Partition {
             Lookup::Ready(_) => lookup.await?,
             Lookup::Pending(_) => {
                 Counters::add(&self.counters.reads_from_device, 1);
-                self.timed(lookup).await?
+                lookup.await?
             }
         };
         if let Some(seq) = found.as_ref().map(|found| found.seq)
@@ -122,7 +122,7 @@ impl Partition {
         let lookups = keys.map(|key| self.engine.get_latest(key));
         let reads = lookups.filter(|lookup| matches!(lookup, Lookup::Pending(_)));
         // Each value is dropped as it comes: only the cache keeps what is read here.
-        let reads = reads.map(async |lookup| drop(self.timed(lookup).await));
+        let reads = reads.map(async |lookup: Lookup| drop(lookup.await));
         join_all(reads.collect::<Vec<_>>()).await;
     }
 
@@ -157,7 +157,7 @@ impl Partition {
     /// The living rows of `keys` as of one moment, in their order.
     pub async fn multi_get(self: &Arc<Self>, keys: &[&[u8]]) -> Result<Vec<Option<Row>>> {
         self.publish_all().await;
-        let found = self.timed(try_join_all(self.engine.multi_get(keys))).await?;
+        let found = try_join_all(self.engine.multi_get(keys)).await?;
         let mut expired = Vec::new();
         let rows = keys.iter().zip(found).map(|(&key, found)| {
             let is_mortal = is_mortal(found.as_ref());
@@ -195,7 +195,7 @@ impl Partition {
         scan.expect(limit.saturating_add(1));
         let mut page = Page::default();
         let mut bytes = 0;
-        while let Some(entry) = self.timed(scan.next()).await? {
+        while let Some(entry) = scan.next().await? {
             if page.keys.len() == limit {
                 page.next = Some(entry.key.to_vec());
                 page.passed = scan.passed();
@@ -259,7 +259,7 @@ impl Partition {
     pub(super) async fn part_count(&self, scan: Scan, range: PartRange, limit: usize) -> Result<PartCount> {
         let mut page = PageUnderWay::counting(scan, range, limit);
         while !page.take() {
-            self.timed(page.load()).await?;
+            page.load().await?;
         }
         Ok(page.end_count(self).0)
     }
@@ -268,24 +268,9 @@ impl Partition {
     pub(super) async fn part_page(&self, scan: Scan, range: PartRange, limit: usize) -> Result<PartPage> {
         let mut page = PageUnderWay::new(scan, range, limit);
         while !page.take() {
-            self.timed(page.load()).await?;
+            page.load().await?;
         }
         Ok(page.end(self).0)
-    }
-
-    /// Awaits `read`, and measures its time unless it is done at once: then it was in memory (U-23).
-    pub(super) async fn timed<T>(&self, read: impl Future<Output = T>) -> T {
-        let (mut read, mut began) = (pin!(read), None);
-        poll_fn(|cx| {
-            let polled = read.as_mut().poll(cx);
-            match (polled.is_ready(), began) {
-                (false, None) => began = Some(self.clock.now()),
-                (true, Some(began)) => self.read_times.add(self.clock.now() - began),
-                _ => {}
-            }
-            polled
-        })
-        .await
     }
 
     /// The row that a user asked for, booked as read.

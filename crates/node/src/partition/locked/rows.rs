@@ -165,7 +165,7 @@ impl<'p> LockedRows<'p> {
                 self.misses.store(true, Ordering::Relaxed);
                 Read::Pending(Box::pin(async move {
                     self.out_of_order().await;
-                    let found = self.partition.timed(lookup).await?;
+                    let found = lookup.await?;
                     self.judge(&key, found, now_ms)
                 }))
             }
@@ -194,7 +194,7 @@ impl Lives for LockedRows<'_> {
                 lookup @ Lookup::Ready(_) => lookup.await?,
                 lookup @ Lookup::Pending(_) => {
                     self.out_of_order().await;
-                    self.partition.timed(lookup).await?
+                    lookup.await?
                 }
             };
             found.map_or(Ok(Elsewhere::default()), |found| Elsewhere::found(key, &found))
@@ -220,7 +220,7 @@ impl Rows for LockedRows<'_> {
             let mut page = PageUnderWay::new(scan, range, limit);
             while !page.take() {
                 self.out_of_order().await;
-                self.partition.timed(page.load()).await?;
+                page.load().await?;
             }
             let (page, newest) = page.end(self.partition);
             let passed = (page.passed.bytes / PASSED_PART_BYTES) as usize;

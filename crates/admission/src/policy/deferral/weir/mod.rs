@@ -1,5 +1,5 @@
 //! Weir's deferral: FlexEngine's two stages, with decisions where its paper leaves questions open (U-1 to U-5, U-20,
-//! U-22, U-23), and with more levers.
+//! U-22), and with more levers.
 //!
 //! 1. While the node is short ([`hysteresis`]), every partition that writes **gathers**: up to twelve memtables become
 //!    one run, in up to 25 buffers, as many as memory, the speed of flushes and the size of a merge within level 0
@@ -210,11 +210,6 @@ impl Weir {
         self.partitions.get(&look.sample.owner).is_some_and(|state| state.dwelt(now, DWELL))
     }
 
-    fn reads_are_slow(&self, now: Nanos, look: &Look<'_>) -> bool {
-        self.has(Ingredient::ReadCare)
-            && self.partitions.get(&look.sample.owner).is_some_and(|state| state.reads_are_slow(now))
-    }
-
     /// Puts off nothing any more for the partitions whose deferral ends ([`end::has_come`]).
     fn end(&mut self, now: Nanos, looks: &[Look<'_>]) {
         for look in looks.iter().filter(|look| end::has_come(&look.sample.tree)) {
@@ -250,7 +245,7 @@ impl Weir {
         put_off(self, Stage::One, &has_backlog, Stage::Normal);
         let is_worth_it = |this: &Self, look: &Look<'_>| {
             let saved = look.need(Stage::One) - look.need(Stage::Two);
-            this.stage(look) == Stage::One && !this.reads_are_slow(now, look) && saved > WORTH * look.need(Stage::One)
+            this.stage(look) == Stage::One && saved > WORTH * look.need(Stage::One)
         };
         if self.has(Ingredient::StageTwo) {
             put_off(self, Stage::Two, &is_worth_it, Stage::One);
@@ -269,18 +264,13 @@ impl Weir {
             // A partition that drains was allowed to, although its level 0 is long.
             let is_slowed = look.is_slowed() && stage != Stage::Drain;
             let urgent = is_slowed || stall_in.is_some_and(|seconds| seconds < DWELL as f64 / 1e9);
-            let slow_reads = self.reads_are_slow(now, look);
             match stage {
                 Stage::One | Stage::Drain if !self.may_leave(now, look) && !urgent => {}
-                Stage::One | Stage::Drain if slow_reads && !urgent => {}
                 Stage::One | Stage::Drain if is_long && helps => {
                     self.enter(now, look, Stage::Two, Reason::Runs(tree.l0_runs));
                 }
                 Stage::One | Stage::Drain if helps && ahead.is_some() => {
                     self.enter(now, look, Stage::Two, Reason::StallAhead(ahead.unwrap_or(0.0) as u64));
-                }
-                Stage::Two if slow_reads && !urgent && self.may_leave(now, look) => {
-                    self.enter(now, look, Stage::One, Reason::SlowReads);
                 }
                 _ => {}
             }
@@ -407,7 +397,7 @@ impl DeferralPolicy for Weir {
         for look in &looks {
             let state =
                 known.remove(&look.sample.owner).unwrap_or_else(|| PartitionState::opened(now, look.sample, limited));
-            self.partitions.insert(look.sample.owner, state.seen(now, look.sample));
+            self.partitions.insert(look.sample.owner, state);
         }
         let front = Front::of(loads);
         let share_of = |background: f64| front.share(&sample.device, background);

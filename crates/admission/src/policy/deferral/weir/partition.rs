@@ -7,11 +7,6 @@ use crate::policy::deferral::{Guard, STAGE_TWO_PERCENT};
 use crate::policy::knobs::{Reason, Stage};
 use crate::policy::sample::PartitionSample;
 
-/// A partition whose reads are this many times slower than they were leaves stage two (U-23) …
-const READS_SLOWER: u64 = 3;
-/// … for this long, in nanoseconds.
-const SLOW_READS_LAST: Nanos = 60_000_000_000;
-
 /// The state of one partition.
 #[derive(Clone, Copy, Debug)]
 pub struct PartitionState {
@@ -27,9 +22,6 @@ pub struct PartitionState {
     pub paces: Paces,
     /// When the stage began; `None` for the first stage.
     since: Option<Nanos>,
-    /// The average P99 of its reads while nothing was put off, in nanoseconds.
-    usual_p99: Option<Nanos>,
-    slow_until: Nanos,
 }
 
 impl PartitionState {
@@ -42,24 +34,7 @@ impl PartitionState {
         let (stage, why) = if is_long { (Stage::Drain, Reason::Opened) } else { (Stage::Normal, Reason::Enough) };
         let since = is_long.then_some(now);
         let (guard, paces) = (Guard::default(), Paces::default());
-        Self { stage, why, ended: false, guard, paces, since, usual_p99: None, slow_until: 0 }
-    }
-
-    /// Takes in how fast the partition's reads are.
-    #[must_use]
-    pub fn seen(mut self, now: Nanos, partition: &PartitionSample) -> Self {
-        let Some(p99) = partition.read_p99 else { return self };
-        match (self.stage, self.usual_p99) {
-            (Stage::Normal, usual) => self.usual_p99 = Some(usual.map_or(p99, |usual| usual - usual / 8 + p99 / 8)),
-            (Stage::Two, Some(usual)) if p99 > READS_SLOWER * usual => self.slow_until = now + SLOW_READS_LAST,
-            _ => {}
-        }
-        self
-    }
-
-    /// Whether stage two costs its readers too much.
-    pub fn reads_are_slow(&self, now: Nanos) -> bool {
-        now < self.slow_until
+        Self { stage, why, ended: false, guard, paces, since }
     }
 
     /// Whether the stage has lasted for `dwell`.
