@@ -13,9 +13,10 @@ pub enum Rank {
     Foreground = 0,
     /// Flushes: memtables on their way to level 0.
     Flush = 1,
-    /// Compactions within level 0 and out of it, before deeper ones (U-25).
+    /// Compactions within level 0 and out of it, where a policy lets them go before deeper ones (SI-6).
     CompactL0 = 2,
-    /// Deeper compactions, and those that reclaim the space of dead bytes.
+    /// All other compactions: deeper ones, those that reclaim the space of dead bytes, and in most profiles those of
+    /// level 0.
     CompactDeep = 3,
     /// Everything else.
     Maintenance = 4,
@@ -76,7 +77,7 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// Foreground strictly first (FX-14), then 10:1 at every step (FX-9, FX-14, U-25), so that nothing starves.
+    /// Foreground strictly first (FX-14), then 10:1 at every step (FX-9, FX-14, SI-6), so that nothing starves.
     pub(crate) const fn new() -> Self {
         let mut precedence = [Precedence::Share(10); RANKS];
         precedence[Rank::Foreground as usize] = Precedence::Strict;

@@ -115,7 +115,7 @@ impl PartitionGate {
             || Rank::ALL.into_iter().any(|rank| rank.is_background() && self.gate(rank).waiting(rank) > 0)
     }
 
-    /// Lets compactions that relieve level 0 go before deeper ones, 10:1 (U-25). Otherwise all compactions stand in one
+    /// Lets compactions that relieve level 0 go before deeper ones, 10:1 (SI-6). Otherwise all compactions stand in one
     /// queue (FX-9, FX-14).
     pub fn set_l0_first(&self, first: bool) {
         self.l0_first.store(first, Ordering::Relaxed);

@@ -9,7 +9,7 @@ pub struct Owner {
     pub partition: u32,
 }
 
-/// The cause of an I/O. The order is the order of urgency (FX-9, FX-14, U-25).
+/// The cause of an I/O. The order is the order of urgency (FX-9, FX-14, SI-6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Class {

@@ -401,7 +401,8 @@ impl WriteMemory {
     fn turn_gate(&self, front: &mut Front) {
         let wanted = match front.floor {
             Some(Floor { foreground, merges }) if foreground < FLUSHES_PASS || !self.is_waited_for() => {
-                Precedence::ShareDownTo(if merges { Rank::CompactL0 } else { Rank::Flush }, foreground)
+                // Under the profiles that have a floor, all compactions stand in one queue.
+                Precedence::ShareDownTo(if merges { Rank::CompactDeep } else { Rank::Flush }, foreground)
             }
             _ if self.is_waited_for() => Precedence::Share(FLUSHES_PASS),
             _ => Precedence::Strict,

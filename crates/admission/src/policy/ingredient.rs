@@ -40,8 +40,6 @@ pub enum Ingredient {
     LastMemtable,
     /// Reservations are lent, in front (C-9) and behind, and the background rate is raised at once (U-9).
     Lending,
-    /// Compactions that relieve level 0 go before deeper ones at the gate (U-25).
-    Order,
     /// Blocks written into levels 0 and 1 stay in the block cache (FX-26).
     Cache,
     /// Once the block cache is full, what merges write leaves it to what flushes write (U-20).
@@ -57,7 +55,7 @@ pub enum Ingredient {
 
 impl Ingredient {
     /// Every ingredient.
-    pub const ALL: [Ingredient; 22] = [
+    pub const ALL: [Ingredient; 21] = [
         Ingredient::Deferral,
         Ingredient::StageOne,
         Ingredient::StageTwo,
@@ -74,7 +72,6 @@ impl Ingredient {
         Ingredient::FlushOrder,
         Ingredient::LastMemtable,
         Ingredient::Lending,
-        Ingredient::Order,
         Ingredient::Cache,
         Ingredient::GivingWay,
         Ingredient::Preemption,
@@ -101,7 +98,6 @@ impl Ingredient {
             Ingredient::FlushOrder => "weir-without-flush-order",
             Ingredient::LastMemtable => "weir-without-last-memtable",
             Ingredient::Lending => "weir-without-lending",
-            Ingredient::Order => "weir-without-order",
             Ingredient::Cache => "weir-without-cache",
             Ingredient::GivingWay => "weir-without-giving-way",
             Ingredient::Preemption => "weir+preemption",

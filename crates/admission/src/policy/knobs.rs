@@ -26,7 +26,7 @@ pub struct Knobs {
 pub struct Floor {
     /// How many bytes of foreground pass for one byte of background where both wait.
     pub foreground: u32,
-    /// Whether that one byte may go to merges of level 0, too; otherwise it is for flushes alone.
+    /// Whether that one byte may go to compactions, too; otherwise it is for flushes alone.
     pub merges: bool,
 }
 
@@ -83,7 +83,7 @@ pub struct PartitionKnobs {
     pub l0_gathers: bool,
     /// Whether a flush passes as foreground while all memtables but two are full (U-11).
     pub flush_may_rush: bool,
-    /// Whether compactions that relieve level 0 go before deeper ones (U-25).
+    /// Whether compactions that relieve level 0 go before deeper ones (SI-6).
     pub l0_first: bool,
     /// Bytes per second that users may write; `None` = as they like.
     pub write_rate: Option<u64>,

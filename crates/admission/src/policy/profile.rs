@@ -83,7 +83,7 @@ enum BandwidthKind {
     Fixed,
     Calcspar,
     Silk { l0_first: bool },
-    Reserved { lends: bool, l0_first: bool },
+    Reserved { lends: bool },
 }
 
 /// The deferral policies.
@@ -151,7 +151,7 @@ impl Profile {
         const WEIR: Parts = Parts {
             name: "weir",
             about: "FlexEngine, with answers to what its paper leaves open; the default of `weir serve`",
-            bandwidth: BandwidthKind::Reserved { lends: true, l0_first: true },
+            bandwidth: BandwidthKind::Reserved { lends: true },
             deferral: DeferralKind::Weir(None),
             gathers_l0: true,
             slows_at_last_buffer: false,
@@ -262,7 +262,7 @@ impl Profile {
             Profile::FlexEngine => Parts {
                 name: "flexengine",
                 about: "FlexEngine as its paper has it: both stages of deferral, reserved bandwidth",
-                bandwidth: BandwidthKind::Reserved { lends: false, l0_first: false },
+                bandwidth: BandwidthKind::Reserved { lends: false },
                 deferral: DeferralKind::FlexEngine(Stage::Two),
                 keeps_upper_levels: true,
                 ..ROCKSDB
@@ -276,12 +276,7 @@ impl Profile {
                     Ingredient::Deferral => Parts { deferral: DeferralKind::Never, ..weir },
                     Ingredient::LongLevel0 => Parts { gathers_l0: false, ..weir },
                     Ingredient::LastMemtable => Parts { slows_at_last_buffer: true, ..weir },
-                    Ingredient::Lending => {
-                        Parts { bandwidth: BandwidthKind::Reserved { lends: false, l0_first: true }, ..weir }
-                    }
-                    Ingredient::Order => {
-                        Parts { bandwidth: BandwidthKind::Reserved { lends: true, l0_first: false }, ..weir }
-                    }
+                    Ingredient::Lending => Parts { bandwidth: BandwidthKind::Reserved { lends: false }, ..weir },
                     Ingredient::Cache => Parts { keeps_upper_levels: false, ..weir },
                     Ingredient::Preemption => Parts { preempts: true, ..weir },
                     Ingredient::Delta => Parts { shares_within_a_delay: true, ..weir },
@@ -421,7 +416,7 @@ impl Policy {
             BandwidthKind::Fixed => Box::new(Fixed(rates)),
             BandwidthKind::Calcspar => Box::new(Calcspar(rates)),
             BandwidthKind::Silk { l0_first } => Box::new(Silk::new(rates, l0_first)),
-            BandwidthKind::Reserved { lends, l0_first } => Box::new(Reserved { settings: rates, lends, l0_first }),
+            BandwidthKind::Reserved { lends } => Box::new(Reserved { settings: rates, lends }),
         };
         let deferral: Box<dyn DeferralPolicy> = match parts.deferral {
             DeferralKind::Never => Box::new(Never),

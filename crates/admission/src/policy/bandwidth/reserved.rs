@@ -27,8 +27,6 @@ pub struct Reserved {
     /// Whether the hole after idle is closed (U-9), and bandwidth that nobody needs or uses is lent, in front (C-9) and
     /// behind.
     pub lends: bool,
-    /// Whether what relieves level 0 goes before deeper compactions (U-25).
-    pub l0_first: bool,
 }
 
 impl Reserved {
@@ -48,7 +46,7 @@ impl Reserved {
         let rate = background.map_or(self.settings.background, |rate| (rate as u64).max(4096));
         let background = Limits::Shared(Rates::bytes(rate));
         let front = if self.lends { lent } else { front };
-        PartitionKnobs { background, l0_first: self.l0_first, ..front(partition, &self.settings) }
+        PartitionKnobs { background, ..front(partition, &self.settings) }
     }
 }
 

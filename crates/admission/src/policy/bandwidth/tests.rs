@@ -51,7 +51,7 @@ fn only_calcspar_and_weir_lend_what_is_reserved_in_front() {
 fn background_is_the_ingest_of_the_last_minute_times_amplification() {
     // FX-12: 2 MB/s times 20 make 40 MB/s. As written, nothing is left of it after an idle minute.
     let sample = sample(Limits::bytes(500_000_000));
-    let mut paper = Reserved { settings: SETTINGS, lends: false, l0_first: false };
+    let mut paper = Reserved { settings: SETTINGS, lends: false };
     let knobs = paper.decide(&sample, &[load(0.0, Some(2e6)), load(3e6, Some(0.0))]);
     let background: Vec<Limits> = knobs.iter().map(|knobs| knobs.background).collect();
     assert_eq!(background, [Limits::bytes(40_000_000), Limits::bytes(4096)]);
@@ -63,7 +63,7 @@ fn background_is_the_ingest_of_the_last_minute_times_amplification() {
 fn the_hole_after_idle_is_closed() {
     // U-9: raised at once, lowered at the minute.
     let sample = sample(Limits::bytes(100_000_000));
-    let mut reserved = Reserved { settings: SETTINGS, lends: true, l0_first: true };
+    let mut reserved = Reserved { settings: SETTINGS, lends: true };
     let busy = load(3e6, Some(0.0));
     let knobs = reserved.decide(&sample, &[busy, load(0.0, Some(2e6))]);
     let background: Vec<Limits> = knobs.iter().map(|knobs| knobs.background).collect();
@@ -86,7 +86,7 @@ fn as_much_as_there_is_means_the_device() {
     // What `weir serve` is configured with: an idle partition on a full node must still be able to flush.
     let settings = BandwidthSettings { background: crate::UNLIMITED, ..SETTINGS };
     let sample = sample(Limits::bytes(100_000_000));
-    let mut reserved = Reserved { settings, lends: true, l0_first: true };
+    let mut reserved = Reserved { settings, lends: true };
     let knobs = reserved.decide(&sample, &[load(0.0, Some(0.0)), load(6e6, Some(6e6))]);
     assert_eq!(knobs[0].background, Limits::bytes(5_000_000));
     let fresh = reserved.decide(&sample, &[load(0.0, None), load(6e6, Some(6e6))]);
@@ -96,7 +96,7 @@ fn as_much_as_there_is_means_the_device() {
 #[test]
 fn an_unlimited_device_limits_nobody_behind() {
     let settings = BandwidthSettings { background: crate::UNLIMITED, ..SETTINGS };
-    let mut reserved = Reserved { settings, lends: true, l0_first: true };
+    let mut reserved = Reserved { settings, lends: true };
     let knobs = reserved.decide(&sample(Limits::UNLIMITED), &[Load::default(); 2]);
     assert!(knobs.iter().all(|knobs| knobs.background == Limits::UNLIMITED));
 }

@@ -16,10 +16,11 @@
 //!
 //! While the flush whose turn it is ([`super::flush_order`]) has written nothing for two ticks, flushes have as much of
 //! the device as all flushes under way need to end in time, whatever foreground asks for. Merges of level 0 have the
-//! same while foreground takes nearly all of the device, and the merges of some partition are slower than needed. Other
-//! background work has what foreground leaves, as ever. (Giving each flush that was merely slower than needed what it
-//! needs was tried, and did no better. Where clients think before they ask again, merges always get a little, and fall
-//! behind nevertheless.)
+//! same while foreground takes nearly all of the device, and the merges of some partition are slower than needed.
+//! Deeper compactions stand in the same queue and may use it, too, but they are put off meanwhile. Other background
+//! work has what foreground leaves, as ever. (Giving each flush that was merely slower than needed what it needs was
+//! tried, and did no better. Where clients think before they ask again, merges always get a little, and fall behind
+//! nevertheless.)
 //!
 //! A flush that makes progress may still end after the memtables are full. Then writes are slowed until it ends, by
 //! half at most ([`Paces::until_flushed`]).
