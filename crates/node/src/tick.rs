@@ -257,7 +257,6 @@ impl Ticker {
             tree: facts.tree.as_ref().map(|shape| tree_facts(&facts, shape)).unwrap_or_default(),
             jobs: JobFacts {
                 running: facts.jobs_running as u64,
-                merging: merging(&facts),
                 parked: facts.jobs.iter().map(|jobs| jobs.parked as u64).sum(),
                 flush_left: left(&facts, &[JobKind::Flush]),
                 flush: facts.jobs[JobKind::Flush as usize].newest,
@@ -339,12 +338,6 @@ fn tree_facts(facts: &EngineFacts, shape: &TreeShape) -> TreeFacts {
 fn left(facts: &EngineFacts, kinds: &[JobKind]) -> u64 {
     let jobs = JobKind::ALL.into_iter().zip(&facts.jobs).filter(|(kind, _)| kinds.contains(kind));
     jobs.filter(|(_, jobs)| jobs.running > jobs.parked).map(|(_, jobs)| jobs.bytes_left).sum()
-}
-
-/// Merges that are being polled.
-fn merging(facts: &EngineFacts) -> u64 {
-    let merges = JobKind::ALL.into_iter().zip(&facts.jobs).filter(|(kind, _)| *kind != JobKind::Flush);
-    merges.map(|(_, jobs)| jobs.running.saturating_sub(jobs.parked) as u64).sum()
 }
 
 /// The ledger's page in the words of policies.

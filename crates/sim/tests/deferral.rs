@@ -1,4 +1,4 @@
-//! What deferral keeps in memory (U-20), and how trees catch up on it (U-3, U-4), in whole nodes that are short of
+//! What deferral keeps in memory (U-20), and how trees catch up on it (U-3), in whole nodes that are short of
 //! bandwidth and memory.
 //!
 //! The unit tests of these rules are beside the policy. Here the rules have to fire by themselves, and their purposes
@@ -352,8 +352,7 @@ fn catching_up(slots: usize) -> u64 {
     (ended.tick.sample.now - begun.tick.sample.now) / SECOND
 }
 
-/// Eight partitions are behind. They use all that they may use together (U-4), even if only two of them can compact at
-/// a time.
+/// Eight partitions are behind. They use all of the device, even if only two of them can compact at a time.
 #[test]
 fn few_slots_catch_up_as_fast_as_many() {
     let [few, many] = [2, 16].map(catching_up);

@@ -278,7 +278,7 @@ fn assert_restored(profile: &str, share: f64) {
     assert!(after.read_latency_us.p99 <= 2.0 * idle, "{profile}: {} us, idle {idle} us", after.read_latency_us.p99);
 }
 
-/// U-4: catching up gets three quarters.
+/// FX-25: all trees at once. Three quarters of the device are enough for the time that is allowed.
 #[test]
 fn trees_are_restored_in_the_time_that_the_debt_takes() {
     assert_restored("weir", 0.75);

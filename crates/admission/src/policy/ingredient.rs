@@ -28,8 +28,6 @@ pub enum Ingredient {
     /// Deferral ends, though the node is still short, for a partition whose level 0 is long and cannot be merged within
     /// itself any more.
     EndOfDeferral,
-    /// A few partitions catch up at a time, within a budget (U-4).
-    Ramp,
     /// Writes are slowed before a stall (C-1).
     Guard,
     /// Flushes pass as foreground where writes will wait for them (U-11).
@@ -55,7 +53,7 @@ pub enum Ingredient {
 
 impl Ingredient {
     /// Every ingredient.
-    pub const ALL: [Ingredient; 21] = [
+    pub const ALL: [Ingredient; 20] = [
         Ingredient::Deferral,
         Ingredient::StageOne,
         Ingredient::StageTwo,
@@ -66,7 +64,6 @@ impl Ingredient {
         Ingredient::Rest,
         Ingredient::Drain,
         Ingredient::EndOfDeferral,
-        Ingredient::Ramp,
         Ingredient::Guard,
         Ingredient::Rush,
         Ingredient::FlushOrder,
@@ -92,7 +89,6 @@ impl Ingredient {
             Ingredient::Rest => "weir-without-rest",
             Ingredient::Drain => "weir-without-drain",
             Ingredient::EndOfDeferral => "weir-without-end-of-deferral",
-            Ingredient::Ramp => "weir-without-ramp",
             Ingredient::Guard => "weir-without-guard",
             Ingredient::Rush => "weir-without-rush",
             Ingredient::FlushOrder => "weir-without-flush-order",

@@ -148,9 +148,9 @@ pub enum Stage {
     /// Only runs inside level 0 are merged (FX-20).
     #[serde(rename = "stage2")]
     Two,
-    /// On the way back from stage two: level 0 is emptied into level 1, in turn with the other partitions (U-3).
+    /// On the way back from stage two: level 0 is emptied into level 1 (U-3).
     Drain,
-    /// Everything runs again, within the budget for catching up (U-4).
+    /// Everything runs again, until what was put off is done.
     Resume,
 }
 
@@ -223,7 +223,7 @@ pub enum Reason {
     StallAhead(u64),
     /// Opened with a long level 0.
     Opened,
-    /// There is bandwidth again, and the partition waits for its turn to catch up.
+    /// Level 0 was emptied, and deeper compactions are next.
     Queued,
     /// There is bandwidth again, and the partition is catching up.
     CatchingUp,
@@ -255,7 +255,7 @@ impl fmt::Display for Reason {
             Reason::Runs(runs) => write!(f, "level 0 has {runs} runs while the device is short of bandwidth"),
             Reason::StallAhead(seconds) => write!(f, "writes would stall in {seconds} s if nothing changed"),
             Reason::Opened => f.write_str("it was opened with many runs in level 0"),
-            Reason::Queued => f.write_str("the device has bandwidth again; it waits for its turn to catch up"),
+            Reason::Queued => f.write_str("level 0 has been emptied, and deeper compactions are next"),
             Reason::CatchingUp => {
                 f.write_str("the device has bandwidth again; it is catching up on compactions that were put off")
             }

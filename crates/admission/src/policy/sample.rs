@@ -163,8 +163,6 @@ pub struct TreeFacts {
 pub struct JobFacts {
     /// Jobs handed out and not yet finished, parked ones included.
     pub running: u64,
-    /// Merges under way: they hold a slot, and can use bandwidth.
-    pub merging: u64,
     /// Parked jobs: they keep their inputs, but use no thread and no tokens.
     pub parked: u64,
     /// Bytes that the flushes under way have still to write, roughly; 0 in recordings from before this field existed.

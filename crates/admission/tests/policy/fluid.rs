@@ -114,9 +114,6 @@ struct Outcome {
     owed: f64,
     /// How many partitions caught up, second by second.
     catching_up: Vec<usize>,
-    /// How many partitions were in stage one, second by second, and how many of these could compact everything all the
-    /// same.
-    put_off: Vec<[usize; 2]>,
 }
 
 /// Runs `partitions` trees for `seconds` seconds on a device that has `background` bytes per second beside their logs.
@@ -147,8 +144,6 @@ fn run_on(
         let mut spare = left;
         let catching_up = |knobs: &&PartitionKnobs| matches!(knobs.stage, Stage::Drain | Stage::Resume);
         outcome.catching_up.push(decision.knobs.partitions.iter().filter(catching_up).count());
-        let one = || decision.knobs.partitions.iter().filter(|knobs| knobs.stage == Stage::One);
-        outcome.put_off.push([one().count(), one().filter(|knobs| knobs.scope == Scope::All).count()]);
         for (index, knobs) in decision.knobs.partitions.iter().enumerate() {
             let fluid = &mut fluids[index];
             spare -= fluid.step(knobs, ingest, background / partitions as f64, (left / partitions as f64).min(spare));
@@ -202,8 +197,8 @@ fn what_fits_puts_nothing_off() {
 }
 
 #[test]
-fn stages_do_not_flap_and_few_catch_up_at_a_time() {
-    // U-3, U-4: a minute of too much load, two minutes of next to nothing, and so on for an hour.
+fn stages_do_not_flap() {
+    // U-3: a minute of too much load, two minutes of next to nothing, and so on for an hour.
     let background = 8.0 * INGEST * AMPLIFICATION / 3.0;
     let outcome = run(Profile::Weir, 8, background, 3600, |second| if second % 180 < 60 { 1.0 } else { 0.02 });
     assert_eq!(outcome.stalled, 0);
@@ -215,27 +210,15 @@ fn stages_do_not_flap_and_few_catch_up_at_a_time() {
         }
         assert!(changes.len() <= 20 * 6, "partition {partition} changed {} times", changes.len());
     }
-    let at = &outcome.catching_up;
-    assert!(at.iter().any(|&count| count > 0));
-    for second in 5..at.len() {
-        let before = at[second - 5..second].iter().max().copied().unwrap_or(0);
-        assert!(at[second] <= (2 * before).max(1), "{second}: {} after {before}", at[second]);
-    }
+    assert!(outcome.catching_up.iter().any(|&count| count > 0));
 }
 
 #[test]
-fn who_waits_for_its_turn_waits_for_it_whatever_the_load_becomes() {
-    // U-4: far too much load, then calm until the shortage is over, then a load that leaves a third of the device.
+fn all_catch_up_at_once_when_the_shortage_is_over() {
+    // Far too much load, then calm.
     let background = 8.0 * INGEST * AMPLIFICATION / 3.0;
-    let load = |second| match second {
-        0..=120 => 1.0,
-        121..=155 => 0.02,
-        _ => 0.4,
-    };
-    let outcome = run(Profile::Weir, 8, background, 163, load);
-    let after = &outcome.put_off[155..];
-    assert!(after.iter().all(|[put_off, _]| *put_off > 0), "nobody waits: {after:?}");
-    assert!(after.iter().all(|[_, open]| *open == 0), "{after:?}");
+    let outcome = run(Profile::Weir, 8, background, 160, |second| if second <= 120 { 1.0 } else { 0.02 });
+    assert_eq!(outcome.catching_up.into_iter().find(|&count| count > 0), Some(8));
 }
 
 #[test]

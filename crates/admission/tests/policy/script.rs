@@ -112,7 +112,6 @@ fn partition(index: usize, line: &str, (bytes, drains): &mut (Bytes, u64)) -> Pa
             "owed" => tree.deep_debt = mega,
             "memory" => tree.unflushed = mega,
             "flushing" => jobs.flush_left = mega,
-            "merging" => jobs.merging = number as u64,
             "sealed" => tree.sealed = number as u64,
             "sold" => units = number as u64,
             _ => panic!("no such word: {key}"),

@@ -6,7 +6,6 @@ mod flexengine;
 mod guard;
 mod merging;
 mod never;
-mod ramp;
 mod silk;
 mod weir;
 
@@ -15,7 +14,6 @@ pub use flexengine::FlexEngine;
 pub use guard::{Guard, Pressure};
 pub use merging::Merging;
 pub use never::Never;
-pub use ramp::Ramp;
 pub use silk::Pauses;
 pub use weir::Weir;
 

@@ -1,5 +1,5 @@
-//! Weir's deferral: FlexEngine's two stages, with decisions where its paper leaves questions open (U-1 to U-5, U-20,
-//! U-22), and with more levers.
+//! Weir's deferral: FlexEngine's two stages, with decisions where its paper leaves questions open (U-1 to U-3,
+//! U-5, U-20, U-22), and with more levers.
 //!
 //! 1. While the node is short ([`hysteresis`]), every partition that writes **gathers**: up to twelve memtables become
 //!    one run, in up to 25 buffers, as many as memory, the speed of flushes and the size of a merge within level 0
@@ -9,7 +9,7 @@
 //! 3. Stage two for a partition at 12 of 20 runs, or as soon as its **time to stall** is under a minute, if merging
 //!    inside level 0 makes it longer, or where level 1 has become so large that merging into it costs more bandwidth
 //!    than there is. Level 0 is merged early while the device is not full, and late when it is ([`patience`]).
-//! 4. Back by way of drain, stage one and resume, a few partitions at a time ([`Ramp`]), the nearest to a stall first.
+//! 4. Back by way of drain, stage one and resume, all partitions at once.
 //! 5. Deferral ends for a partition whose level 0 is long and cannot be merged within itself any more ([`end`]).
 //! 6. The guard is the last valve. After twice the time that moving a partition takes it opens earlier (U-22).
 
@@ -21,6 +21,7 @@ mod in_time;
 mod memory;
 mod partition;
 mod patience;
+mod ramp;
 mod rest;
 
 use std::collections::BTreeMap;
@@ -34,7 +35,7 @@ use self::memory::merges_are_kept;
 use self::partition::PartitionState;
 use self::patience::Patience;
 use self::rest::{PutOff, Rest};
-use super::{DeferralPolicy, ENTER, Pauses, Pressure, Ramp, STAGE_TWO_PERCENT, demand, nanos};
+use super::{DeferralPolicy, ENTER, Pauses, Pressure, STAGE_TWO_PERCENT, demand, nanos};
 use crate::limits::{Direction, Limits, Rates};
 use crate::policy::device::Front;
 use crate::policy::forecast::{Course, Tokens, bytes_per_run, left, seconds_to_stall, tokens};
@@ -69,7 +70,6 @@ pub struct Weir {
     /// The pauses in peaks of clients, if it has them.
     pauses: Option<Pauses>,
     hysteresis: Hysteresis,
-    ramp: Ramp,
     rest: Rest,
     patience: Patience,
     flush_order: FlushOrder,
@@ -184,11 +184,10 @@ impl Weir {
     /// ingredient that the policy is to go without, or to have where `weir` does not.
     pub fn new(migration: Nanos, varied: Option<Ingredient>) -> Self {
         let pauses = (varied == Some(Ingredient::Pauses)).then(Pauses::default);
-        let (hysteresis, ramp) = (Hysteresis::default(), Ramp::default());
-        let (rest, patience) = (Rest::default(), Patience::default());
+        let (hysteresis, rest, patience) = (Hysteresis::default(), Rest::default(), Patience::default());
         let partitions = BTreeMap::new();
         let flush_order = FlushOrder::default();
-        Self { migration, varied, pauses, hysteresis, ramp, rest, patience, flush_order, drained_at: 0, partitions }
+        Self { migration, varied, pauses, hysteresis, rest, patience, flush_order, drained_at: 0, partitions }
     }
 
     /// Whether the policy has `ingredient`, one that `weir` has.
@@ -277,35 +276,21 @@ impl Weir {
         }
     }
 
-    /// The way back, for as many partitions as there are slots (U-4): the nearest to a stall first.
-    fn resume(&mut self, now: Nanos, looks: &[Look<'_>], demand: f64) {
-        let stages: Vec<Stage> = looks.iter().map(|look| self.stage(look)).collect();
-        let mut waiting: Vec<&Look<'_>> = Vec::new();
-        let mut busy = 0;
-        for (look, stage) in looks.iter().zip(stages) {
+    /// The way back, for all partitions at once.
+    fn resume(&mut self, now: Nanos, looks: &[Look<'_>]) {
+        for look in looks {
             let tree = &look.sample.tree;
-            match stage {
+            match self.stage(look) {
                 Stage::Drain if !tree.l0_is_due() && self.may_leave(now, look) => {
                     self.enter(now, look, Stage::One, Reason::Queued);
                 }
                 Stage::Resume if tree.deep_debt == 0 && !tree.l0_is_due() => {
                     self.enter(now, look, Stage::Normal, Reason::Enough);
                 }
-                Stage::Drain | Stage::Resume => busy += 1,
-                Stage::One | Stage::Two if self.may_leave(now, look) => waiting.push(look),
+                Stage::One if self.may_leave(now, look) => self.enter(now, look, Stage::Resume, Reason::CatchingUp),
+                Stage::Two if self.may_leave(now, look) => self.enter(now, look, Stage::Drain, Reason::CatchingUp),
                 _ => {}
             }
-        }
-        let slots = self.ramp.step(now, waiting.len(), busy, demand >= ENTER);
-        let slots = if self.has(Ingredient::Ramp) { slots } else { usize::MAX };
-        let distance = |look: &Look<'_>| look.stall_in(self.stage(look)).unwrap_or(f64::INFINITY);
-        let mut waiting: Vec<(f64, &Look<'_>)> = waiting.into_iter().map(|look| (distance(look), look)).collect();
-        waiting.sort_by(|(a, of_a), (b, of_b)| {
-            a.total_cmp(b).then(of_b.sample.tree.l0_runs.cmp(&of_a.sample.tree.l0_runs))
-        });
-        for (_, look) in waiting.into_iter().take(slots.saturating_sub(busy)) {
-            let stage = if self.stage(look) == Stage::Two { Stage::Drain } else { Stage::Resume };
-            self.enter(now, look, stage, Reason::CatchingUp);
         }
     }
 
@@ -411,8 +396,6 @@ impl DeferralPolicy for Weir {
             self.put_off(now, &looks, share_of, demand);
             self.deepen(now, &looks);
             self.drain(now, &looks);
-            // The ramp begins anew when the shortage is over.
-            self.ramp.step(now, 0, 0, false);
             let put_off: Vec<PutOff> = looks
                 .iter()
                 .filter(|look| self.stage(look) == Stage::One)
@@ -429,22 +412,14 @@ impl DeferralPolicy for Weir {
         } else {
             self.rest = Rest::default();
             self.partitions.values_mut().for_each(|state| state.ended = false);
-            self.resume(now, &looks, demand);
+            self.resume(now, &looks);
         }
-        let catching_up: Vec<bool> =
-            looks.iter().map(|look| matches!(self.stage(look), Stage::Drain | Stage::Resume)).collect();
-        let is_busy = |look: &Look<'_>| look.sample.jobs.merging > 0;
-        let all = catching_up.iter().filter(|&&is| is).count();
-        let busy = looks.iter().zip(&catching_up).filter(|&(look, &is)| is && is_busy(look)).count();
-        let idle = looks.iter().zip(&catching_up).filter(|&(look, &is)| is && !is_busy(look));
-        let lent = idle.map(|(look, _)| look.load.background_need()).sum();
         // A throttled partition keeps the share of the bandwidth that it had before. A share in proportion to the
         // writes that are let through would shrink with them, and they would shrink with it.
         let wanted = |look: &Look<'_>| {
             self.partitions.get(&look.sample.owner).map_or(0.0, |state| state.guard.wanted(look.load.ingest))
         };
         let each = left(sample, loads) / looks.iter().map(wanted).sum::<f64>().max(1.0);
-        let budget = Ramp::budget(&sample.device, loads);
         let longest = sample.partitions.iter().map(|partition| partition.tree.l0_runs).max().unwrap_or(0);
         let late = short.is_some_and(|since| now - since > 2 * self.migration);
         // Where nothing waits at the gate, flushes have no order.
@@ -459,7 +434,7 @@ impl DeferralPolicy for Weir {
             let waits = |look: &Look<'_>| in_order && self.flush_order.waits(look.sample.owner);
             knobs.floor = in_time::floor(now, &sample.device, front, &looks, paces, waits).filter(|_| limited);
         }
-        for ((look, knob), catching_up) in looks.iter().zip(&mut knobs.partitions).zip(catching_up) {
+        for (look, knob) in looks.iter().zip(&mut knobs.partitions) {
             let Some(state) = self.partitions.get(&look.sample.owner) else { continue };
             (knob.stage, knob.scope, knob.why) = (state.stage, state.stage.scope(), state.why);
             let is_let_go = self.rest.is_open(look.sample.owner) || !self.has(Ingredient::StageOne);
@@ -488,11 +463,6 @@ impl DeferralPolicy for Weir {
                 Stage::Resume => look.sample.tree.deep_debt > 0,
                 _ => true,
             };
-            if limited && catching_up && short.is_none() && self.has(Ingredient::Ramp) {
-                let rate = look.load.background_need() + Ramp::part(budget, lent, is_busy(look), busy, all);
-                let most = knob.background.rates(Direction::Write).bytes;
-                knob.background = Limits::Shared(Rates::bytes((rate as u64).clamp(4096, most.max(4096))));
-            }
             if knobs.floor.is_some_and(|floor| floor.merges) {
                 // Nobody lends anything while foreground uses all of the device.
                 let (most, needed) =

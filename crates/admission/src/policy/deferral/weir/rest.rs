@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use weir_io::{Nanos, Owner};
 
-use crate::policy::deferral::Ramp;
+use super::ramp::Ramp;
 
 /// Time constant of the used share, in seconds: flushes that gather come every twenty seconds.
 const OVER: f64 = 20.0;
