@@ -5,8 +5,8 @@
 //! partitions: rates in MB/s, sizes of the tree in MB. Lines with `->` are what the profile decided at the last of
 //! these samples. `WEIR_BLESS=1 cargo test -p weir-admission --test admission policy::` writes them anew. Every profile
 //! plays `shortage.txt`. The valves that only `weir` has open in `valves.txt`. `level-1.txt` shows what `weir` does
-//! about a large level 1, and `slowed.txt` what it does about writes that a tree slows. `endless.txt` is a load that
-//! never ends, and `peak.txt` a peak of clients.
+//! about a large level 1, and `slowed.txt` what it does about writes that a tree slows. `peak.txt` is a peak of
+//! clients.
 #![allow(clippy::disallowed_methods, reason = "fixtures are files of the source tree")]
 
 #[path = "policy/fluid.rs"]
@@ -74,20 +74,17 @@ fn weir_with_pauses_pauses_in_a_peak_of_clients_and_defers_as_before() {
     assert_eq!(script::play(pauses, shortage), script::play(Profile::Weir, shortage));
 }
 
-/// What stage two cannot merge any more goes further down before writes stop.
+/// Stage two could not merge runs that are larger than a quarter of what a merge within level 0 takes.
 #[test]
-fn deferral_ends_where_level_0_can_no_longer_be_merged_within() {
-    let endless = include_str!("fixtures/endless.txt");
-    let said = |profile: Profile, script: &str| {
-        let words = |knobs: &PartitionKnobs| format!("{} gather={}", knobs.stage.name(), knobs.flush_gather);
-        decisions(profile, script, words)
+fn four_runs_of_gathered_memtables_fit_into_a_merge_within_level_0() {
+    let gathers = |merge_max: &str| {
+        let load = "ingest=3 log=3 read=9 merged=4 memory=14 l1=3000 runs=14 l0=2700";
+        let script = format!("at 1..40\n  1 {load} {merge_max}\n");
+        decisions(Profile::Weir, &script, |knobs| format!("gather={}", knobs.flush_gather))
     };
-    let [one, two, all] = ["stage1 gather=7", "stage2 gather=7", "resume gather=7"];
-    assert_eq!(said(Profile::Weir, endless), [one, two, two, all, all, "normal gather=1", one]);
-    assert_eq!(said(Profile::Varied(Ingredient::EndOfDeferral), endless)[..4], [one, two, two, two]);
-    let [one, two] = ["stage1 gather=12", "stage2 gather=12"];
-    let merged = endless.replace("merge-max=500", "merge-max=2000");
-    assert_eq!(said(Profile::Weir, &merged)[..4], [one, two, two, two], "larger merges take such runs");
+    assert_eq!(gathers(""), ["gather=12"], "an older recording does not know the bound");
+    assert_eq!(gathers("merge-max=2000"), ["gather=12"]);
+    assert_eq!(gathers("merge-max=500"), ["gather=7"]);
 }
 
 /// What `profile` decides in `script`, in these words.
@@ -128,7 +125,6 @@ fn weir_is_another_without_any_of_its_ingredients() {
         include_str!("fixtures/shortage.txt"),
         include_str!("fixtures/valves.txt"),
         include_str!("fixtures/level-1.txt"),
-        include_str!("fixtures/endless.txt"),
         include_str!("fixtures/peak.txt"),
     ];
     let said = |profile: Profile| {

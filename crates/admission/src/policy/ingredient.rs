@@ -25,9 +25,6 @@ pub enum Ingredient {
     Rest,
     /// Level 0 is drained while the node is short but the device has bandwidth to spare.
     Drain,
-    /// Deferral ends, though the node is still short, for a partition whose level 0 is long and cannot be merged within
-    /// itself any more.
-    EndOfDeferral,
     /// Writes are slowed before a stall (C-1).
     Guard,
     /// Flushes pass as foreground where writes will wait for them (U-11).
@@ -53,7 +50,7 @@ pub enum Ingredient {
 
 impl Ingredient {
     /// Every ingredient.
-    pub const ALL: [Ingredient; 20] = [
+    pub const ALL: [Ingredient; 19] = [
         Ingredient::Deferral,
         Ingredient::StageOne,
         Ingredient::StageTwo,
@@ -63,7 +60,6 @@ impl Ingredient {
         Ingredient::MergeSize,
         Ingredient::Rest,
         Ingredient::Drain,
-        Ingredient::EndOfDeferral,
         Ingredient::Guard,
         Ingredient::Rush,
         Ingredient::FlushOrder,
@@ -88,7 +84,6 @@ impl Ingredient {
             Ingredient::MergeSize => "weir-without-merge-size",
             Ingredient::Rest => "weir-without-rest",
             Ingredient::Drain => "weir-without-drain",
-            Ingredient::EndOfDeferral => "weir-without-end-of-deferral",
             Ingredient::Guard => "weir-without-guard",
             Ingredient::Rush => "weir-without-rush",
             Ingredient::FlushOrder => "weir-without-flush-order",

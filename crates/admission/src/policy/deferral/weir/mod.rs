@@ -10,10 +10,8 @@
 //!    inside level 0 makes it longer, or where level 1 has become so large that merging into it costs more bandwidth
 //!    than there is. Level 0 is merged early while the device is not full, and late when it is ([`patience`]).
 //! 4. Back by way of drain, stage one and resume, all partitions at once.
-//! 5. Deferral ends for a partition whose level 0 is long and cannot be merged within itself any more ([`end`]).
-//! 6. The guard is the last valve. After twice the time that moving a partition takes it opens earlier (U-22).
+//! 5. The guard is the last valve. After twice the time that moving a partition takes it opens earlier (U-22).
 
-mod end;
 mod flush_order;
 mod gather;
 mod hysteresis;
@@ -209,16 +207,6 @@ impl Weir {
         self.partitions.get(&look.sample.owner).is_some_and(|state| state.dwelt(now, DWELL))
     }
 
-    /// Puts off nothing any more for the partitions whose deferral ends ([`end::has_come`]).
-    fn end(&mut self, now: Nanos, looks: &[Look<'_>]) {
-        for look in looks.iter().filter(|look| end::has_come(&look.sample.tree)) {
-            if let Some(state) = self.partitions.get_mut(&look.sample.owner).filter(|state| !state.ended) {
-                state.ended = true;
-                state.enter(now, Stage::Resume, Reason::Runs(look.sample.tree.l0_runs));
-            }
-        }
-    }
-
     /// Stage one for the partitions that save most by it, until what all need fits (U-2). Then stage two for those
     /// whose level 1 has become so large that merging into it costs most.
     fn put_off(&mut self, now: Nanos, looks: &[Look<'_>], share_of: impl Fn(f64) -> f64, demand: f64) {
@@ -238,8 +226,7 @@ impl Weir {
             }
         };
         let has_backlog = |this: &Self, look: &Look<'_>| {
-            let ended = this.partitions.get(&look.sample.owner).is_some_and(|state| state.ended);
-            matches!(this.stage(look), Stage::Normal | Stage::Resume) && look.has_backlog() && !ended
+            matches!(this.stage(look), Stage::Normal | Stage::Resume) && look.has_backlog()
         };
         put_off(self, Stage::One, &has_backlog, Stage::Normal);
         let is_worth_it = |this: &Self, look: &Look<'_>| {
@@ -360,13 +347,7 @@ impl DeferralPolicy for Weir {
             partition.tree.l0_runs >= PRESSED_RUNS
                 && self.partitions.get(&partition.owner).is_none_or(|state| state.stage == Stage::Normal)
         });
-        // What clients write while a tree slows them does not say that the shortage is over.
-        let is_held_back = sample.partitions.iter().any(|partition| {
-            partition.tree.l0_runs >= partition.tree.l0_slow
-                && self.partitions.get(&partition.owner).is_some_and(|state| state.ended)
-        });
-        let demand_at_least = if is_held_back { demand.max(ENTER) } else { demand };
-        self.hysteresis.step(now, demand_at_least, is_pressed);
+        self.hysteresis.step(now, demand, is_pressed);
         let short = self.hysteresis.short_since();
         let tokens = tokens(sample, loads);
         let kept = !self.has(Ingredient::GivingWay) || merges_are_kept(&sample.memory);
@@ -390,9 +371,6 @@ impl DeferralPolicy for Weir {
         let used = share_of(loads.iter().map(|load| load.background).sum());
         self.patience.step(used);
         if short.is_some() {
-            if self.has(Ingredient::EndOfDeferral) {
-                self.end(now, &looks);
-            }
             self.put_off(now, &looks, share_of, demand);
             self.deepen(now, &looks);
             self.drain(now, &looks);
@@ -411,7 +389,6 @@ impl DeferralPolicy for Weir {
             }
         } else {
             self.rest = Rest::default();
-            self.partitions.values_mut().for_each(|state| state.ended = false);
             self.resume(now, &looks);
         }
         // A throttled partition keeps the share of the bandwidth that it had before. A share in proportion to the

@@ -14,8 +14,6 @@ pub struct PartitionState {
     pub stage: Stage,
     /// Why it is in this stage.
     pub why: Reason,
-    /// Whether nothing is put off until the shortage is over.
-    pub ended: bool,
     /// Its last valve.
     pub guard: Guard,
     /// How fast its flushes and merges are.
@@ -34,7 +32,7 @@ impl PartitionState {
         let (stage, why) = if is_long { (Stage::Drain, Reason::Opened) } else { (Stage::Normal, Reason::Enough) };
         let since = is_long.then_some(now);
         let (guard, paces) = (Guard::default(), Paces::default());
-        Self { stage, why, ended: false, guard, paces, since }
+        Self { stage, why, guard, paces, since }
     }
 
     /// Whether the stage has lasted for `dwell`.
