@@ -482,6 +482,26 @@ fn commands_of_a_group_look_for_the_chunk_at_the_end_of_a_list_once() {
     }
 }
 
+/// A push cuts off what a pop in front of it has taken out of the chunk in hand, and goes through the values that stay.
+#[test]
+fn a_push_that_cuts_the_chunk_in_hand_passes_the_values_that_stay() {
+    let weir = Running::start(Settings::default());
+    let mut client = weir.connect();
+    let values: Vec<String> = (0..200).map(|value| value.to_string()).collect();
+    client.say(&format!("RPUSH l {}", values.join(" ")));
+    let mut passed = |lines: &[&str]| {
+        client.say("MULTI");
+        lines.iter().for_each(|line| drop(client.say(line)));
+        client.say("EXEC");
+        modules(&mut client).get("packed_part").copied().unwrap_or(0)
+    };
+    let all = passed(&["RPOP l"]);
+    assert!(all > 1, "the value that goes is the last of several");
+    assert_eq!(passed(&["RPUSH l v"]), all, "what is read is gone through to its end");
+    assert_eq!(passed(&["RPOP l", "RPUSH l v"]), all + (all - 1));
+    assert_eq!(passed(&["RPUSH l v", "RPUSH l v"]), all, "nothing is cut from what is in hand");
+}
+
 #[test]
 fn what_rows_and_replies_take_beside_each_row_is_counted() {
     let weir = Running::start(Settings::default());

@@ -97,21 +97,26 @@ impl Collection<'_> {
         let position = self.end_position(end)?;
         let found = self.part(cx, ListPart::Chunk(anchor)).await?;
         let chunk = found.chunk().filter(|_| found.positions.contains(&position)).ok_or(MISSING)?;
-        if !found.is_in_hand() {
-            cx.passed_packed(chunk.values_len());
-        }
-        if end.outwards(anchor) >= 0 {
-            let values = chunk_index(anchor, position) + 1;
-            let (stay, is_changed) = (chunk.split_at(values).0.len(), values < chunk.values_len());
+        let is_of_this_side = end.outwards(anchor) >= 0;
+        // The chunk is cut behind this many of its values, if it has more.
+        let cut = chunk_index(anchor, position) + usize::from(is_of_this_side);
+        let is_cut = cut < chunk.values_len();
+        cx.passed_packed(match found.is_in_hand() {
+            true if is_cut => cut,
+            true => 0,
+            false => chunk.values_len(),
+        });
+        if is_of_this_side {
+            let stay = chunk.split_at(cut).0.len();
             let mut bytes = found.into_bytes();
             bytes.truncate(stay);
-            return Ok(Some(OpenChunk { anchor, bytes, values, bytes_max: WRITTEN_CHUNK_BYTES_MAX, is_changed }));
+            let bytes_max = WRITTEN_CHUNK_BYTES_MAX;
+            return Ok(Some(OpenChunk { anchor, bytes, values: cut, bytes_max, is_changed: is_cut }));
         }
         // The chunk belongs to the other end's side, and its anchor is what lies outermost here. Nothing can join it.
-        let gone = chunk_index(anchor, position);
-        if gone > 0 {
+        if cut > 0 {
             cx.delete_part(self.life(), ELEMENT_SPACE, &ListPart::Chunk(anchor).subkey())?;
-            cx.put_part(self.life(), ELEMENT_SPACE, &ListPart::Chunk(position).subkey(), chunk.split_at(gone).1)?;
+            cx.put_part(self.life(), ELEMENT_SPACE, &ListPart::Chunk(position).subkey(), chunk.split_at(cut).1)?;
             for end in [End::Front, End::Back] {
                 if ends[end as usize] == EndPart::Chunk(anchor) {
                     self.set_end_part(end, EndPart::Chunk(position))?;
