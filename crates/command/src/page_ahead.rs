@@ -2,8 +2,8 @@
 //!
 //! Commands that run as one group and take from an end of a row, or around a set, each look at a part or two, and
 //! beginning a scan takes longer than passing a dozen parts. So the second such look reads more parts than it needs.
-//! Nobody else writes to the rows meanwhile, so stored parts stay as they were read. What the commands have changed
-//! themselves is looked up anew each time.
+//! Once these are too long to be kept, no more are read than are needed. Nobody else writes to the rows meanwhile, so
+//! stored parts stay as they were read. What the commands have changed themselves is looked up anew each time.
 
 use weir_model::engine::Passed;
 
@@ -23,18 +23,22 @@ pub(crate) struct PageAhead {
     page: Option<Box<(PartRange, StoredParts)>>,
     /// Some page was read.
     has_read: bool,
+    /// A few parts have taken more bytes than are kept, so no further ones are read ahead.
+    is_too_long: bool,
 }
 
 impl PageAhead {
     /// How many parts to read if `limit` are wanted.
     pub fn wanted(&self, limit: usize) -> usize {
-        if self.has_read { limit.max(AHEAD_PARTS) } else { limit }
+        if self.has_read && !self.is_too_long { limit.max(AHEAD_PARTS) } else { limit }
     }
 
     /// Keeps a page of `range` that was read; gives the part of it that was asked for, up to `limit` parts.
     pub fn keep(&mut self, range: &PartRange, page: PartPage, limit: usize) -> PartPage {
+        let is_kept = page.parts.is_shorter_than(KEPT_BYTES_MAX);
         self.has_read = true;
-        if page.parts.len() <= limit && limit >= AHEAD_PARTS || !page.parts.is_shorter_than(KEPT_BYTES_MAX) {
+        self.is_too_long |= !is_kept && limit < AHEAD_PARTS;
+        if page.parts.len() <= limit && limit >= AHEAD_PARTS || !is_kept {
             return cut(page, range, limit);
         }
         let covered = match &page.next {
@@ -133,6 +137,25 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn parts_that_are_too_long_to_be_kept_are_not_read_ahead_again() {
+        let (value, mut ahead) = (vec![b'v'; KEPT_BYTES_MAX / 8], PageAhead::default());
+        for (from, wanted) in (0_u8..).zip([1, AHEAD_PARTS, 1, 1]) {
+            assert_eq!(ahead.wanted(1), wanted, "look {from}");
+            let range = PartRange { from: vec![from], to: vec![60], reverse: false };
+            let keys: Vec<u8> = (from..60).take(wanted).collect();
+            let parts: StoredParts = keys.iter().map(|key| (std::slice::from_ref(key), &value[..])).collect();
+            let page = PartPage { next: rest_of(&range, &parts), parts, passed: Passed::default() };
+            assert_eq!(ahead.keep(&range, page, 1).parts.len(), 1);
+        }
+        // A page that many parts were asked for tells nothing of what a few of them take.
+        let (range, mut ahead) = (PartRange { from: vec![0], to: vec![60], reverse: false }, PageAhead::default());
+        let keys: Vec<u8> = (0..60).collect();
+        let parts: StoredParts = keys.iter().map(|key| (std::slice::from_ref(key), &value[..])).collect();
+        ahead.keep(&range, PartPage { parts, ..PartPage::default() }, 100);
+        assert_eq!(ahead.wanted(1), AHEAD_PARTS);
     }
 
     #[test]
