@@ -470,16 +470,25 @@ fn commands_of_a_group_look_for_the_chunk_at_the_end_of_a_list_once() {
     let weir = Running::start(Settings::default());
     let mut client = weir.connect();
     let values: Vec<String> = (0..200).map(|value| value.to_string()).collect();
-    client.say(&format!("RPUSH l {}", values.join(" ")));
-    // Nothing tells yet which part is at the front, so the first command finds it on a page.
-    for (line, found) in [("LPOP l", 0), ("LPOP l", 1), ("RPOP l", 1), ("RPUSH l v", 1)] {
-        client.say("MULTI");
-        (0..3).for_each(|_| drop(client.say(line)));
-        client.say("EXEC");
-        let counted = modules(&mut client);
-        let of = |module| counted.get(module).copied().unwrap_or(0);
-        assert_eq!([of("row_found"), of("part_found"), of("in_hand")], [1, found, 2 + 2], "{line}: {counted:?}");
+    for key in ["queued", "scripted"] {
+        client.say(&format!("RPUSH {key} {}", values.join(" ")));
     }
+    let looks = |client: &mut Client| {
+        let counted = modules(client);
+        ["row_found", "head_read", "part_found", "in_hand"].map(|name| counted.get(name).copied().unwrap_or(0))
+    };
+    // Nothing tells yet which part is at the front, so the first command finds it on a page.
+    for (name, value, found) in [("LPOP", "", 0), ("LPOP", "", 1), ("RPOP", "", 1), ("RPUSH", "v", 1)] {
+        client.say("MULTI");
+        (0..3).for_each(|_| drop(client.say(format!("{name} queued {value}").trim_end())));
+        client.say("EXEC");
+        assert_eq!(looks(&mut client), [1, 1, found, 2 + 2], "{name} in a transaction");
+        let script = "for i=1,3 do redis.call(ARGV[1],KEYS[1],unpack(ARGV,2)) end";
+        let words = ["EVAL", script, "1", "scripted", name, value];
+        client.ask(&words[..if value.is_empty() { 5 } else { 6 }]);
+        assert_eq!(looks(&mut client), [1, 1, found, 2 + 2], "{name} in a script");
+    }
+    assert_eq!(client.say("LRANGE queued 0 -1"), client.say("LRANGE scripted 0 -1"));
 }
 
 /// A push cuts off what a pop in front of it has taken out of the chunk in hand, and goes through the values that stay.

@@ -64,7 +64,7 @@ impl Transaction for Alone {
     fn run<'a>(&'a mut self, rows: &'a dyn Rows) -> Waiting<'a, Result<Draft>> {
         Box::pin(async move {
             self.ground.begin();
-            let mut draft = self.scripted.run(rows, &mut self.ground, Draft::default()).await;
+            let mut draft = self.scripted.run(rows, &mut self.ground, Draft::of_several()).await;
             let counts = self.ground.is_final() || is_planted(Plant::ScriptInHalf);
             if !counts {
                 return Ok(Draft::default());
