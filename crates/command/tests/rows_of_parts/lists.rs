@@ -352,6 +352,43 @@ fn what_is_written_as_one_record_is_what_would_be_written_one_by_one() {
     }
 }
 
+/// A chunk in hand belongs to one life of a list, and not to a key: lists get other keys, and keys get other lists.
+#[test]
+fn commands_of_one_record_on_whole_lists_are_answered_as_one_by_one() {
+    let mut rng = Rng::new(1);
+    let (mut together, mut apart) = (Store::default(), Store::default());
+    for step in 0..300 {
+        for (key, value) in [("a", "first"), ("b", "second")] {
+            let push = format!("RPUSH {key} {}", [value; 150].join(" "));
+            for line in [&format!("DEL {key}"), &push] {
+                assert_eq!(together.ask(line), apart.ask(line));
+            }
+        }
+        let mut lines = Vec::new();
+        for number in 0..1 + rng.below(24) {
+            let (key, other) = [("a", "b"), ("b", "a")][rng.below(2) as usize];
+            lines.push(match rng.below(24) {
+                0..2 => format!("RPUSH {key} {}", vec![number.to_string(); 150].join(" ")),
+                2..7 => format!("RPUSH {key} r{number}"),
+                7..9 => format!("LPUSH {key} l{number}"),
+                9..14 => format!("RPOP {key}"),
+                14..16 => format!("LPOP {key}"),
+                16 => format!("RENAME {key} {other}"),
+                17 => format!("COPY {key} {other} REPLACE"),
+                18 => format!("LMOVE {key} {other} RIGHT RIGHT"),
+                19 => format!("EXPIRE {key} {}", [-1, 1000][rng.below(2) as usize]),
+                20 => format!("SET {key} text"),
+                21 => format!("DEL {key}"),
+                22 => format!("LTRIM {key} 2 -3"),
+                _ => format!("LINDEX {key} -1"),
+            });
+        }
+        lines.extend(["LRANGE a 0 -1", "LRANGE b 0 -1"].map(str::to_owned));
+        let answers: Vec<String> = lines.iter().map(|line| apart.ask(line)).collect();
+        assert_eq!(together.ask_together(&lines), answers, "step {step}: {lines:?}");
+    }
+}
+
 /// What `line` makes of a list of these `values`.
 fn in_model(values: &mut Vec<String>, words: &[&str]) {
     let place = |values: &Vec<String>, value: &str| values.iter().position(|other| other == value);
