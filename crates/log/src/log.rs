@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -27,8 +27,8 @@ struct Shared {
     dir: PathBuf,
     options: LogOptions,
     waiters: Arc<Waiters>,
-    /// How many callers maintain the log now.
-    maintainers: AtomicUsize,
+    /// Whether a caller maintains the log now.
+    is_maintained: AtomicBool,
     /// Lock order: before `waiters`. Never held while a write or a sync is handed over: that call may do it inline.
     state: Mutex<LogState>,
 }
@@ -54,8 +54,8 @@ impl Log {
         let waiters = Arc::new(Waiters::default());
         let recovery = found.recovery.clone();
         let state = LogState::new(Arc::clone(&fs), dir.to_path_buf(), options, Arc::clone(&waiters), found);
-        let (dir, maintainers) = (dir.to_path_buf(), AtomicUsize::new(0));
-        let shared = Shared { fs, dir, options, waiters, maintainers, state: Mutex::new(state) };
+        let (dir, is_maintained) = (dir.to_path_buf(), AtomicBool::new(false));
+        let shared = Shared { fs, dir, options, waiters, is_maintained, state: Mutex::new(state) };
         let log = Log(Arc::new(shared));
         Ok((log, recovery))
     }
@@ -169,7 +169,12 @@ impl Shared {
     }
 
     async fn maintain(&self) -> Result<()> {
-        let _maintainer = Maintainer::new(&self.maintainers);
+        let Some(_maintainer) = Maintainer::first(&self.is_maintained) else {
+            // The other caller waits for the next segment, and may do so for long.
+            let due = self.state.lock().due();
+            self.settle(Want::default(), |state| state.committed() >= due || state.is_fenced()).await;
+            return Ok(());
+        };
         self.state.lock().forget_spare_failure();
         let want = Want { spare: true, ..Want::default() };
         self.settle(want, |state| !state.is_preparing()).await;
@@ -333,19 +338,19 @@ impl Drop for Registered<'_> {
     }
 }
 
-/// Counts a caller that maintains the log, until it has done that or is dropped.
-struct Maintainer<'a>(&'a AtomicUsize);
+/// The one caller that maintains the log, until it has done that or is dropped.
+struct Maintainer<'a>(&'a AtomicBool);
 
 impl<'a> Maintainer<'a> {
-    fn new(maintainers: &'a AtomicUsize) -> Self {
-        maintainers.fetch_add(1, Ordering::Relaxed);
-        Self(maintainers)
+    /// `None` if another caller maintains the log already.
+    fn first(is_maintained: &'a AtomicBool) -> Option<Self> {
+        (!is_maintained.swap(true, Ordering::Relaxed)).then(|| Self(is_maintained))
     }
 }
 
 impl Drop for Maintainer<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.store(false, Ordering::Relaxed);
     }
 }
 
@@ -411,7 +416,7 @@ impl WriteAheadLog for Log {
     }
 
     fn wants_maintenance(&self) -> bool {
-        let is_maintained = self.0.maintainers.load(Ordering::Relaxed) > 0;
+        let is_maintained = self.0.is_maintained.load(Ordering::Relaxed);
         self.0.state.lock().wants_maintenance(is_maintained)
     }
 

@@ -50,7 +50,8 @@ pub trait WriteAheadLog: Send + Sync + 'static {
     /// Whether [`maintain`](Self::maintain) has anything to do that nobody is doing.
     fn wants_maintenance(&self) -> bool;
     /// Work that can be done ahead of time: finishing writes that nobody polls, making a spare segment. For a control
-    /// loop's tick.
+    /// loop's tick. One caller at a time waits for the segment; others wait only until the records are written that
+    /// should be.
     ///
     /// # Errors
     /// I/O. Nothing is lost: the next maintenance tries again.

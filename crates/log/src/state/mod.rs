@@ -442,6 +442,11 @@ impl LogState {
         due && !self.open.is_empty() && self.fence.is_none()
     }
 
+    /// The last record that should be written by now.
+    pub fn due(&self) -> LogIndex {
+        if self.has_due_records() { self.last() } else { self.committed }
+    }
+
     /// Whether the log is fenced and takes no records; for `replace`.
     pub fn is_fenced(&self) -> bool {
         self.fence.is_some()
