@@ -543,12 +543,19 @@ fn s12_what_a_transaction_writes_is_bounded() {
     let mut client = weir.connect();
     // Five of them have more than 256 MiB together.
     let long: Vec<String> = (0..6).map(|key| format!("SETRANGE k{key} 60000000 x")).collect();
-    let long = long.iter().map(String::as_str);
-    let lines: Vec<&str> = ["MULTI", "SET a 1"].into_iter().chain(long).chain(["EXEC", "RU LAST"]).collect();
+    let long = || long.iter().map(String::as_str);
+    let lines: Vec<&str> = ["MULTI", "SET a 1"].into_iter().chain(long()).chain(["EXEC", "RU LAST"]).collect();
     let replies = all(&mut client, &lines);
     assert!(replies[8].starts_with("-ERR the transaction writes more than 256 MB"), "{}", replies[8]);
     assert!(replies[9].contains("\r\nrow_written\r\n"), "the work is counted: {}", replies[9]);
     assert_eq!(all(&mut client, &["EXISTS a k0 k4", "SET a 1"]), [":0\r\n", "+OK\r\n"]);
+    // What was written in front of a command that is not about keys stays, and the error does not deny that.
+    let lines: Vec<&str> = ["MULTI", "SET a 2", "PING"].into_iter().chain(long()).chain(["EXEC", "GET a"]).collect();
+    let replies = all(&mut client, &lines);
+    let refused =
+        "-ERR the transaction writes more than 256 MB at once: these commands wrote nothing, send smaller ones\r\n";
+    assert_eq!(replies[9], format!("*8\r\n+OK\r\n+PONG\r\n{}", refused.repeat(6)));
+    assert_eq!(replies[10], "$1\r\n2\r\n");
 }
 
 #[test]

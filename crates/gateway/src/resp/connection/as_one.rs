@@ -30,8 +30,8 @@ use crate::tenant::account::Upheavals;
 const WRITTEN_BYTES_MAX: usize = 256 << 20;
 
 pub(super) const TOO_LARGE: Error = Error::new(
-    "ERR the transaction writes more than 256 MB, or causes more than 256 MB of events: nothing of it was written, \
-     send smaller ones",
+    "ERR the transaction writes more than 256 MB at once, or causes more than 256 MB of events: these commands wrote \
+     nothing, send smaller ones",
 );
 const NO_PLACE: Error = Error::new("ERR internal error: a script is run where none is expected");
 
