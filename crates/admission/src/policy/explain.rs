@@ -64,11 +64,16 @@ pub fn explain(tick: &Tick, owner: Owner) -> Option<String> {
 /// Whether writes wait already, and when they would.
 fn stall(tree: &TreeFacts, knobs: &PartitionKnobs) -> String {
     let mega = |bytes: u64| bytes as f64 / 1e6;
+    let is_long = tree.l0_slow > 0 && tree.l0_runs >= tree.l0_slow;
     let slowed = match knobs.write_rate {
+        // The rate that the tree lets through may be lower.
+        Some(rate) if is_long => Some(format!(
+            "Its writes are slowed to {:.1} MB/s at most, because level 0 has {} runs",
+            mega(rate),
+            tree.l0_runs
+        )),
         Some(rate) => Some(format!("Its writes are slowed to {:.1} MB/s, so that they do not stop", mega(rate))),
-        None if tree.l0_slow > 0 && tree.l0_runs >= tree.l0_slow => {
-            Some(format!("Its writes are slowed, because level 0 has {} runs", tree.l0_runs))
-        }
+        None if is_long => Some(format!("Its writes are slowed, because level 0 has {} runs", tree.l0_runs)),
         None => None,
     };
     let seconds = knobs.time_to_stall.map(|nanos| nanos / 1_000_000_000);
@@ -108,9 +113,11 @@ mod tests {
         let soon = |knobs| PartitionKnobs { time_to_stall: Some(7_000_000_000), ..knobs };
         assert_eq!(stall(&short, &open), "If all went on like this, writes would never stall.\n");
         assert_eq!(stall(&short, &soon(open)), "If all went on like this, writes would stall in 7 s.\n");
-        for (tree, knobs, begin) in
-            [(short, slowed, "Its writes are slowed to 1.5 MB/s"), (long, open, "Its writes are slowed")]
-        {
+        for (tree, knobs, begin) in [
+            (short, slowed, "Its writes are slowed to 1.5 MB/s, "),
+            (long, slowed, "Its writes are slowed to 1.5 MB/s at most, because level 0 has 20 runs"),
+            (long, open, "Its writes are slowed, because level 0 has 20 runs"),
+        ] {
             let said = [stall(&tree, &knobs), stall(&tree, &soon(knobs))];
             assert!(said.iter().all(|said| said.starts_with(begin) && !said.contains("never")), "{said:?}");
             assert!(said[0].ends_with("would not stop.\n") && said[1].ends_with("would stop in 7 s.\n"), "{said:?}");

@@ -25,8 +25,8 @@ pub struct Window {
     pub waited: Waits,
     /// Requests that were refused because of the tenant's units.
     pub refused: u64,
-    /// The rate to which its writes are slowed, in bytes per second, by a policy or by the length of level 0; that of
-    /// the slowest of its partitions.
+    /// The rate to which a policy slows its writes, in bytes per second; that of the slowest of its partitions. Where
+    /// level 0 is long, the tree may let through less.
     pub write_rate: Option<u64>,
     /// Whether a partition of it has so many runs in level 0 that its writes are slowed.
     pub level_0_is_long: bool,
@@ -174,6 +174,13 @@ fn waits(window: &Window, bought: [u64; 3]) -> Vec<String> {
                         "The node's queue of requests, because all tenants together use too many units: {how_long}."
                     )
                 }
+                (Cause::Stall, Some(rate)) if window.level_0_is_long => {
+                    format!(
+                        "Its writes are slowed to {} a second at most, because compactions of level 0 have fallen \
+                         behind: {how_long}.",
+                        megabytes(rate)
+                    )
+                }
                 (Cause::Stall, Some(rate)) => {
                     format!(
                         "Its writes are slowed to {} a second, so that they do not stop: {how_long}.",
@@ -274,7 +281,9 @@ mod tests {
         let mut facts = ten_seconds([0, 0, 0, 0, 1]);
         let window = facts.window.as_mut().expect("there");
         window.write_rate = Some(1_200_000);
-        assert!(first(&facts).starts_with("Its writes are slowed to 1.2 MB a second"), "{}", first(&facts));
+        assert!(first(&facts).starts_with("Its writes are slowed to 1.2 MB a second, so"), "{}", first(&facts));
+        facts.window.as_mut().expect("there").level_0_is_long = true;
+        assert!(first(&facts).starts_with("Its writes are slowed to 1.2 MB a second at most"), "{}", first(&facts));
         let window = facts.window.as_mut().expect("there");
         (window.write_rate, window.level_0_is_long) = (None, true);
         assert!(first(&facts).starts_with("Its writes are slowed, because compactions"), "{}", first(&facts));

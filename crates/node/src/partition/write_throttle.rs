@@ -1,8 +1,8 @@
 //! The write throttle: slowed writes go one after the other, at a rate that may change while they wait.
 //!
-//! The rate is the partition's, however many writers there are: the lower one of a policy's and of that of a tree that
-//! is close to a stall. When a policy sets another rate, level 0 gets shorter or the partition is closed, the writers
-//! that wait go on at the new rate, or at once. A writer that goes away leaves its turn to the others.
+//! The rate is the partition's, however many writers there are. A policy may set one, and a tree that is close to a
+//! stall has one: the lower of the two holds. When it changes, or the partition is closed, the writers that wait go on
+//! at the new rate, or at once. A writer that goes away leaves its turn to the others.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
