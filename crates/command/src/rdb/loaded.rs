@@ -207,7 +207,7 @@ impl Reader<'_> {
 /// `None` if the field has none.
 ///
 /// # Errors
-/// There is no deadline.
+/// There is no deadline, or it is beyond 64 bits.
 pub fn take_deadline(rest: &mut &[u8], first_ms: u64) -> Result<Option<u64>, Lack> {
     match take_bytes_len(rest)?.checked_sub(1) {
         None => Ok(None),

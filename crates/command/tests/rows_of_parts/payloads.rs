@@ -272,7 +272,7 @@ fn payloads_are_read_and_written_in_turns() {
         let mut store = Store::default();
         restore(&mut store, &done(seal(body, VERSION, Yield::PLAIN)));
         let (written_in, payload) = dump(&mut store, "k");
-        // Short values of a list are stored many together, and these are written in one turn.
+        // Short values of a list are stored in chunks, and a chunk is written in one turn.
         assert!(written_in >= texts / (TURN_ELEMENTS + CHUNK_VALUES_MAX), "{name}: written in {written_in} turns");
         let again = done(decode(&payload, BYTES_MAX, Yield::PLAIN));
         assert_eq!(again.map(ordered), Ok(ordered(loaded)), "{name}");

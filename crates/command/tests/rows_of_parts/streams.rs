@@ -201,7 +201,9 @@ fn a_stream_of_which_a_few_long_entries_stay_is_trimmed() {
     let (mut store, long) = (Store::default(), "v".repeat(1 << 20));
     (1..=150).for_each(|id| drop(store.ask(&format!("XADD x {id}-1 f v"))));
     (151..=215).for_each(|id| drop(store.ask(&format!("XADD x {id}-1 f {long}"))));
+    let before = store.map.len();
     assert_eq!(store.ask("XTRIM x MAXLEN 65"), ":150\r\n");
+    assert_eq!(store.map.len(), before - 150, "nothing is left of the new life that was begun");
     assert_eq!(store.ask("XLEN x"), ":65\r\n");
     assert!(store.ask("XRANGE x - + COUNT 1").starts_with("*1\r\n*2\r\n$5\r\n151-1\r\n"));
 }
