@@ -33,7 +33,7 @@ use self::memory::merges_are_kept;
 use self::partition::PartitionState;
 use self::patience::Patience;
 use self::rest::{PutOff, Rest};
-use super::{DeferralPolicy, ENTER, Pauses, Pressure, STAGE_TWO_PERCENT, demand, nanos};
+use super::{DeferralPolicy, Pauses, Pressure, STAGE_TWO_PERCENT, demand, nanos};
 use crate::limits::{Direction, Limits, Rates};
 use crate::policy::device::Front;
 use crate::policy::forecast::{Course, Tokens, bytes_per_run, left, seconds_to_stall, tokens};
