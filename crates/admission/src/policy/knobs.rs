@@ -223,8 +223,9 @@ pub enum Reason {
     StallAhead(u64),
     /// Opened with a long level 0.
     Opened,
-    /// Level 0 was emptied, and deeper compactions are next.
-    Queued,
+    /// Level 0 was drained, and deeper compactions are still put off.
+    #[serde(alias = "queued")]
+    Drained,
     /// There is bandwidth again, and the partition is catching up.
     CatchingUp,
     /// Clients need this much of the device, in percent, before any flush or compaction.
@@ -240,7 +241,7 @@ impl Reason {
             Reason::Runs(runs) => ("runs", Some(runs)),
             Reason::StallAhead(seconds) => ("stall-ahead", Some(seconds)),
             Reason::Opened => ("opened", None),
-            Reason::Queued => ("queued", None),
+            Reason::Drained => ("drained", None),
             Reason::CatchingUp => ("catching-up", None),
             Reason::Peak(percent) => ("peak", Some(percent)),
         }
@@ -255,7 +256,7 @@ impl fmt::Display for Reason {
             Reason::Runs(runs) => write!(f, "level 0 has {runs} runs while the device is short of bandwidth"),
             Reason::StallAhead(seconds) => write!(f, "writes would stall in {seconds} s if nothing changed"),
             Reason::Opened => f.write_str("it was opened with many runs in level 0"),
-            Reason::Queued => f.write_str("level 0 has been emptied, and deeper compactions are next"),
+            Reason::Drained => f.write_str("level 0 has been drained, and deeper compactions are still put off"),
             Reason::CatchingUp => {
                 f.write_str("the device has bandwidth again; it is catching up on compactions that were put off")
             }

@@ -269,7 +269,7 @@ impl Weir {
             let tree = &look.sample.tree;
             match self.stage(look) {
                 Stage::Drain if !tree.l0_is_due() && self.may_leave(now, look) => {
-                    self.enter(now, look, Stage::One, Reason::Queued);
+                    self.enter(now, look, Stage::One, Reason::Drained);
                 }
                 Stage::Resume if tree.deep_debt == 0 && !tree.l0_is_due() => {
                     self.enter(now, look, Stage::Normal, Reason::Enough);
@@ -293,7 +293,7 @@ impl Weir {
             // alone.
             let is_done = !look.sample.tree.l0_is_due() || gain(look) < NO_LONGER_WORTH;
             if self.stage(look) == Stage::Drain && is_done && self.may_leave(now, look) {
-                self.enter(now, look, Stage::One, Reason::Queued);
+                self.enter(now, look, Stage::One, Reason::Drained);
             }
         }
         let may_drain = self.has(Ingredient::Drain) && self.patience.has_spare();
