@@ -56,13 +56,10 @@ impl Partition {
     }
 
     async fn finish_read(self: &Arc<Self>, key: &[u8], lookup: Lookup, now_ms: Option<u64>) -> Result<Option<Row>> {
-        let found = match lookup {
-            Lookup::Ready(_) => lookup.await?,
-            Lookup::Pending(_) => {
-                Counters::add(&self.counters.reads_from_device, 1);
-                lookup.await?
-            }
-        };
+        if matches!(lookup, Lookup::Pending(_)) {
+            Counters::add(&self.counters.reads_from_device, 1);
+        }
+        let found = lookup.await?;
         if let Some(seq) = found.as_ref().map(|found| found.seq)
             && self.is_on_its_way(found.as_ref())
             && self.published(seq).await.is_err()

@@ -190,13 +190,11 @@ impl Lives for LockedRows<'_> {
 
     fn elsewhere<'a>(&'a self, key: &'a [u8]) -> Waiting<'a, Result<Elsewhere>> {
         Box::pin(async move {
-            let found = match self.partition.engine.get_latest(key) {
-                lookup @ Lookup::Ready(_) => lookup.await?,
-                lookup @ Lookup::Pending(_) => {
-                    self.out_of_order().await;
-                    lookup.await?
-                }
-            };
+            let lookup = self.partition.engine.get_latest(key);
+            if matches!(lookup, Lookup::Pending(_)) {
+                self.out_of_order().await;
+            }
+            let found = lookup.await?;
             found.map_or(Ok(Elsewhere::default()), |found| Elsewhere::found(key, &found))
         })
     }
