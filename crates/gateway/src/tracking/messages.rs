@@ -126,6 +126,7 @@ impl Message {
             What::Broken(gone) => format!(":{gone}\r\n").into_bytes(),
         }
     }
+
     /// Where the other elements are shared with further messages of the same news.
     pub(crate) fn shared_rest(&self, keeper: Protocol) -> &OnceLock<Shared> {
         &self.news.rests[usize::from(keeper == Protocol::Resp3)]
