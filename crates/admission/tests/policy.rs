@@ -6,7 +6,7 @@
 //! these samples. `WEIR_BLESS=1 cargo test -p weir-admission --test admission policy::` writes them anew. Every profile
 //! plays `shortage.txt`. The valves that only `weir` has open in `valves.txt`. `level-1.txt` shows what `weir` does
 //! about a large level 1, and `slowed.txt` what it does about writes that a tree slows. `peak.txt` is a peak of
-//! clients.
+//! clients, and `fits.txt` is there for what none of these show.
 #![allow(clippy::disallowed_methods, reason = "fixtures are files of the source tree")]
 
 #[path = "policy/fluid.rs"]
@@ -125,6 +125,7 @@ fn weir_is_another_without_any_of_its_ingredients() {
         include_str!("fixtures/shortage.txt"),
         include_str!("fixtures/valves.txt"),
         include_str!("fixtures/level-1.txt"),
+        include_str!("fixtures/fits.txt"),
         include_str!("fixtures/peak.txt"),
     ];
     let said = |profile: Profile| {

@@ -332,6 +332,10 @@ fn assert_little_is_put_off(low: f64) {
             assert!(before.is_none_or(|before| change.t - before >= 10.0), "{seed}: {change:?}");
         }
         assert_used_while_work_waits(&above);
+        // Work that is put off runs in what others leave, so that the device does all that is needed. Where the load
+        // goes up and down, six seeds use 0.745 to 0.77 of the device.
+        let needed = (low + 0.81) / 2.0;
+        assert!(above.device_utilisation > 0.74 * needed, "{seed}: {}", above.device_utilisation);
     }
 }
 

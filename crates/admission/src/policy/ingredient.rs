@@ -23,6 +23,8 @@ pub enum Ingredient {
     MergeSize,
     /// Compactions that are put off run while the device rests, a few partitions at a time.
     Rest,
+    /// Compactions that are put off run while all that is needed fits nevertheless.
+    Fit,
     /// Level 0 is drained while the node is short but the device has bandwidth to spare.
     Drain,
     /// Writes are slowed before a stall (C-1).
@@ -50,7 +52,7 @@ pub enum Ingredient {
 
 impl Ingredient {
     /// Every ingredient.
-    pub const ALL: [Ingredient; 19] = [
+    pub const ALL: [Ingredient; 20] = [
         Ingredient::Deferral,
         Ingredient::StageOne,
         Ingredient::StageTwo,
@@ -59,6 +61,7 @@ impl Ingredient {
         Ingredient::Patience,
         Ingredient::MergeSize,
         Ingredient::Rest,
+        Ingredient::Fit,
         Ingredient::Drain,
         Ingredient::Guard,
         Ingredient::Rush,
@@ -83,6 +86,7 @@ impl Ingredient {
             Ingredient::Patience => "weir-without-patience",
             Ingredient::MergeSize => "weir-without-merge-size",
             Ingredient::Rest => "weir-without-rest",
+            Ingredient::Fit => "weir-without-fit",
             Ingredient::Drain => "weir-without-drain",
             Ingredient::Guard => "weir-without-guard",
             Ingredient::Rush => "weir-without-rush",

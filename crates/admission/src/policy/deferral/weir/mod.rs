@@ -397,6 +397,7 @@ impl DeferralPolicy for Weir {
             self.partitions.get(&look.sample.owner).map_or(0.0, |state| state.guard.wanted(look.load.ingest))
         };
         let each = left(sample, loads) / looks.iter().map(wanted).sum::<f64>().max(1.0);
+        let fits = self.has(Ingredient::Fit) && self.hysteresis.fits(now);
         let longest = sample.partitions.iter().map(|partition| partition.tree.l0_runs).max().unwrap_or(0);
         let late = short.is_some_and(|since| now - since > 2 * self.migration);
         // Where nothing waits at the gate, flushes have no order.
@@ -414,8 +415,8 @@ impl DeferralPolicy for Weir {
         for (look, knob) in looks.iter().zip(&mut knobs.partitions) {
             let Some(state) = self.partitions.get(&look.sample.owner) else { continue };
             (knob.stage, knob.scope, knob.why) = (state.stage, state.stage.scope(), state.why);
-            let is_let_go = self.rest.is_open(look.sample.owner) || !self.has(Ingredient::StageOne);
-            if state.stage == Stage::One && is_let_go {
+            let is_let_go = short.is_some() && (fits || self.rest.is_open(look.sample.owner));
+            if state.stage == Stage::One && (is_let_go || !self.has(Ingredient::StageOne)) {
                 knob.scope = Scope::All;
             }
             // C-4: a compaction runs if neither rule forbids it.
