@@ -157,7 +157,9 @@ pub(super) fn pick_l0(levels_view: &LevelsView<'_>, scope: Scope, options: &Tree
     through.flatten().or_else(|| assemble(1, &[(0, runs), (1, &lower)], levels_view.claims, Means::Merge))
 }
 
-/// The runs of level 0 that go down next: the oldest up to the first claimed one, within the bound on bytes.
+/// The runs of level 0 that go down next: the oldest up to the first claimed one, within the bound on bytes. Where level
+/// 1 is larger than the bound, as many bytes as it has: each merge rewrites all of it, and so costs two bytes for a byte
+/// of level 0 at most.
 fn oldest_free<'a, 'b>(levels_view: &'b LevelsView<'a>, options: &TreeOptions) -> Option<&'b [&'a TableMeta]> {
     let runs = &levels_view.levels[0];
     let claimed = runs.iter().rposition(|run| is_claimed(levels_view.claims, &[run]));
@@ -165,10 +167,11 @@ fn oldest_free<'a, 'b>(levels_view: &'b LevelsView<'a>, options: &TreeOptions) -
     if free.is_empty() || (claimed.is_some() && free.len() < options.l0_trigger) {
         return None;
     }
-    let mut bytes = 0;
+    let bytes_max = options.l0_merge_bytes_max.max(bytes(&levels_view.levels[1]));
+    let mut taken = 0;
     let fits = free.iter().rev().take_while(|run| {
-        bytes += run.bytes;
-        bytes <= options.l0_merge_bytes_max
+        taken += run.bytes;
+        taken <= bytes_max
     });
     let count = fits.count().max(1);
     Some(&free[free.len() - count..])

@@ -201,6 +201,9 @@ fn what_has_piled_up_goes_down_step_by_step_the_oldest_first() {
     let giga = 1 << 30;
     let tree = [&*format!("9:a-z*{giga} 8:a-z*{giga} 7:a-z*{giga}"), "1:a-z"];
     assert_eq!(ask(&tree, &[], Scope::L0ToL1), "0->1: L0.8 L0.7 L1.1", "2 GiB at a time");
+    let large = [tree[0], &*format!("1:a-z*{}", 3_u64 << 30)];
+    let all = "0->1: L0.9 L0.8 L0.7 L1.1";
+    assert_eq!(ask(&large, &[], Scope::L0ToL1), all, "as much as is rewritten of level 1");
 }
 
 #[test]
