@@ -81,6 +81,24 @@ fn what_a_script_makes_others_hear_is_bounded() {
     assert_eq!(client.say("EXISTS a"), ":0\r\n");
 }
 
+#[test]
+fn s12_what_the_scripts_of_a_transaction_keep_is_bounded() {
+    let world = World::new();
+    let mut client = world.tenant("t", 1, 0);
+    // Each of them keeps 60 MB, so five of them have more than 256 MiB together.
+    let publishes = "local m = string.rep('m', 1000000) for i = 1, 60 do redis.call('publish', 'c', m) end";
+    let asks = "local k = string.rep('k', 60000) .. ARGV[1] for i = 1, 1000 do redis.call('exists', k .. i) end";
+    for script in [publishes, asks] {
+        assert_eq!([client.say("MULTI"), client.say("SET a 1")], ["+OK\r\n", "+QUEUED\r\n"]);
+        for number in ["a", "b", "c", "d", "e", "f"] {
+            assert_eq!(client.ask(&["EVAL", script, "0", number]), b"+QUEUED\r\n");
+        }
+        let reply = client.say("EXEC");
+        assert!(reply.starts_with("-ERR the transaction writes more than 256 MB at once, or "), "{script}: {reply}");
+        assert_eq!(client.say("EXISTS a"), ":0\r\n");
+    }
+}
+
 /// The words of a script have the limits of a client's words.
 #[test]
 fn a_script_may_ask_for_no_more_than_a_client() {

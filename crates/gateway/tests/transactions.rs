@@ -552,8 +552,8 @@ fn s12_what_a_transaction_writes_is_bounded() {
     // What was written in front of a command that is not about keys stays, and the error does not deny that.
     let lines: Vec<&str> = ["MULTI", "SET a 2", "PING"].into_iter().chain(long()).chain(["EXEC", "GET a"]).collect();
     let replies = all(&mut client, &lines);
-    let refused = "-ERR the transaction writes more than 256 MB at once, or causes more than 256 MB of events: these commands wrote \
-         nothing, send smaller ones\r\n";
+    let refused = "-ERR the transaction writes more than 256 MB at once, or has more than 256 MB of events, messages \
+         and undeclared keys: these commands wrote nothing, send smaller ones\r\n";
     assert_eq!(replies[9], format!("*8\r\n+OK\r\n+PONG\r\n{}", refused.repeat(6)));
     assert_eq!(replies[10], "$1\r\n2\r\n");
 }

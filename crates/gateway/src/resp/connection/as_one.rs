@@ -24,14 +24,14 @@ use crate::resp::tracked::Reader;
 use crate::resp::transaction::Watched;
 use crate::tenant::account::Upheavals;
 
-/// Beyond this many bytes of changes, or of events, a transaction runs no further command. They are kept in memory
-/// until all of its commands have run, and short commands can write long values, or tell of many keys. As many bytes
-/// may wait for `EXEC`.
+/// Beyond this many bytes of changes, or of all else that is kept in memory until all of its commands have run, a
+/// transaction runs no further command. Short commands can write long values, or tell of many keys, and each script may
+/// keep as much as if it were alone. As many bytes may wait for `EXEC`.
 const WRITTEN_BYTES_MAX: usize = 256 << 20;
 
 pub(super) const TOO_LARGE: Error = Error::new(
-    "ERR the transaction writes more than 256 MB at once, or causes more than 256 MB of events: these commands wrote \
-     nothing, send smaller ones",
+    "ERR the transaction writes more than 256 MB at once, or has more than 256 MB of events, messages and undeclared \
+     keys: these commands wrote nothing, send smaller ones",
 );
 const NO_PLACE: Error = Error::new("ERR internal error: a script is run where none is expected");
 
@@ -94,7 +94,7 @@ pub(super) struct AsOne<'a> {
     pub(super) drafted: Vec<(BatchMark, usize)>,
     /// A watched row was changed, and nothing was run.
     pub(super) is_stale: bool,
-    /// The commands would write or tell too much, and nothing of them was written.
+    /// The commands would write or keep too much, and nothing of them was written.
     pub(super) is_too_large: bool,
     /// Remembers what is read, if the client keeps values.
     pub(super) reader: Option<Reader>,
@@ -188,6 +188,12 @@ impl AsOne<'_> {
         Err(Draft::default())
     }
 
+    /// How many bytes the script at this position, if it is one, keeps besides the draft.
+    fn kept_by_script(&self, index: usize) -> usize {
+        let script = self.scripts.as_ref().and_then(|scripts| scripts.members.get(&index));
+        script.and_then(|script| script.as_ref().ok()).map_or(0, Scripted::kept_bytes)
+    }
+
     async fn run_script(&mut self, rows: &dyn Rows, index: usize, draft: Draft, call: &mut Call) -> (Outcome, Draft) {
         let Some(scripts) = &mut self.scripts else { return (Err(NO_PLACE), draft) };
         let scripted = match scripts.members.get_mut(&index) {
@@ -259,7 +265,7 @@ impl Transaction for AsOne<'_> {
             if let Some(scripts) = &mut self.scripts {
                 scripts.ground.begin();
             }
-            let (mut draft, mut events_bytes) = (Draft::of_several(), 0);
+            let (mut draft, mut kept_bytes) = (Draft::of_several(), 0);
             for watched in self.watched {
                 if watched.is_changed(rows, &self.call, &self.upheavals).await? {
                     self.is_stale = true;
@@ -269,7 +275,7 @@ impl Transaction for AsOne<'_> {
             for (index, &member) in self.members.iter().enumerate() {
                 // From then on others wait for these rows alone, and not for their partition or for this thread.
                 end_turn(self.host.yields(), index).await;
-                if draft.batch().as_bytes().len().max(events_bytes) > WRITTEN_BYTES_MAX {
+                if draft.batch().as_bytes().len().max(kept_bytes) > WRITTEN_BYTES_MAX {
                     if self.answer_bytes_max.is_some() {
                         break;
                     }
@@ -284,7 +290,7 @@ impl Transaction for AsOne<'_> {
                 }
                 let events = draft.events_len();
                 draft = self.run_one(rows, index, member, draft).await;
-                events_bytes += draft.events_bytes(events);
+                kept_bytes += draft.events_bytes(events) + self.kept_by_script(index);
                 if self.scripts.as_ref().is_some_and(|scripts| scripts.ground.left.is_some()) {
                     break;
                 }

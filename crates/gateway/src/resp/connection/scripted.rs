@@ -506,6 +506,12 @@ impl Scripted {
         Ok(())
     }
 
+    /// Bytes that are kept until the transaction is final, besides its draft: messages, lines for monitors, and rows
+    /// that were asked for.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.published_bytes + self.monitored_bytes + self.asked_bytes
+    }
+
     /// The messages that the script has published.
     pub(super) fn take_published(&mut self) -> Vec<Message> {
         std::mem::take(&mut self.published)
