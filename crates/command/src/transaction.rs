@@ -22,6 +22,9 @@ pub trait Transaction: Send {
     /// holds: it lets that go.
     fn let_go(&mut self) {}
 
+    /// What the last run wanted written is applied, or was lost. What was booked for it can be given back.
+    fn ended(&mut self) {}
+
     /// How others are served while its rows are latched, if there are many.
     fn yields(&self) -> Yield {
         Yield::PLAIN

@@ -47,6 +47,10 @@ const LONG_BYTES_MAX: u64 = 256 << 20;
 /// read until there is room (S12).
 const UNFINISHED_BYTES_MAX: u64 = 256 << 20;
 
+/// Bytes that the transactions of one tenant hold until they are applied. Whoever would hold more is refused (S12). It
+/// is as much as one transaction may have of changes and of all else, so that one by itself has room.
+const TRANSACTION_BYTES_MAX: u64 = 512 << 20;
+
 /// Bytes of the keys that the connections of one tenant watch, with what belongs to them. Whoever wants to watch more
 /// is refused (S12).
 const WATCHED_BYTES_MAX: u64 = 64 << 20;
@@ -84,6 +88,8 @@ pub(crate) struct Account {
     pub(crate) pubsub: Arc<PubSub>,
     pub(crate) long_values: ByteBudget,
     pub(crate) unfinished: ByteBudget,
+    /// What transactions hold until they are applied.
+    pub(crate) transactions: ByteBudget,
     /// Keys that the tenant's connections watch.
     pub(crate) watched: Arc<ByteLimit>,
     /// Keys that the tenant's connections wait for.
@@ -337,6 +343,7 @@ impl Accounts {
             pubsub: Arc::clone(&pubsub),
             long_values: ByteBudget::new(LONG_BYTES_MAX),
             unfinished: ByteBudget::new(UNFINISHED_BYTES_MAX),
+            transactions: ByteBudget::new(TRANSACTION_BYTES_MAX),
             watched: ByteLimit::new(WATCHED_BYTES_MAX),
             waited: ByteLimit::new(WAITED_BYTES_MAX),
             flushes: AtomicU64::new(0),

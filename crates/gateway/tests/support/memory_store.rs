@@ -205,6 +205,7 @@ impl MemoryStore {
         let (batch, events) = transaction.run(rows).await?.into_parts();
         self.accept()?;
         let commit = self.apply_and_tell(&batch, events);
+        transaction.ended();
         drop(turn);
         self.paid().await;
         Ok(commit)

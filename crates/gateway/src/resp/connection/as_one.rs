@@ -23,15 +23,23 @@ use super::scripted::{Ground, Scripted};
 use crate::resp::tracked::Reader;
 use crate::resp::transaction::Watched;
 use crate::tenant::account::Upheavals;
+use crate::tenant::byte_budget::{ByteBudget, Hold};
 
 /// Beyond this many bytes of changes, or of all else that is kept in memory until all of its commands have run, a
 /// transaction runs no further command. Short commands can write long values, or tell of many keys, and each script may
 /// keep as much as if it were alone. As many bytes may wait for `EXEC`.
 const WRITTEN_BYTES_MAX: usize = 256 << 20;
 
-pub(super) const TOO_LARGE: Error = Error::new(
+/// As many bytes of a transaction are not booked on the tenant; beyond that, it books as many at a time.
+const HELD_STEP_BYTES: u64 = 64 << 10;
+
+const TOO_LARGE: Error = Error::new(
     "ERR the transaction writes more than 256 MB at once, or has more than 256 MB of events, messages and undeclared \
      keys: these commands wrote nothing, send smaller ones",
+);
+const NO_ROOM: Error = Error::new(
+    "ERR the tenant's transactions have too much in hand: these commands wrote nothing, send smaller ones, or fewer \
+     at a time",
 );
 const NO_PLACE: Error = Error::new("ERR internal error: a script is run where none is expected");
 
@@ -94,8 +102,12 @@ pub(super) struct AsOne<'a> {
     pub(super) drafted: Vec<(BatchMark, usize)>,
     /// A watched row was changed, and nothing was run.
     pub(super) is_stale: bool,
-    /// The commands would write or keep too much, and nothing of them was written.
-    pub(super) is_too_large: bool,
+    /// Why the commands would write or keep too much; then nothing of them was written.
+    pub(super) refused: Option<Error>,
+    /// What the tenant's transactions may hold together.
+    pub(super) budget: &'a ByteBudget,
+    /// What this one has booked of it, until its changes are applied.
+    pub(super) held: Option<Hold>,
     /// Remembers what is read, if the client keeps values.
     pub(super) reader: Option<Reader>,
     /// `None` if there are no scripts.
@@ -103,6 +115,23 @@ pub(super) struct AsOne<'a> {
 }
 
 impl AsOne<'_> {
+    /// Books the changes, which have `written` bytes, and all else that is kept, as far as that is not booked yet.
+    ///
+    /// # Errors
+    /// That is more than this transaction may have, or than there is room for.
+    fn book(&mut self, written: usize, kept: usize) -> Outcome {
+        if written.max(kept) > WRITTEN_BYTES_MAX {
+            return Err(TOO_LARGE);
+        }
+        let (bytes, budget) = ((written + kept) as u64, self.budget);
+        // Most transactions are short: they book nothing.
+        if bytes <= self.held.as_ref().map_or(HELD_STEP_BYTES, Hold::bytes) {
+            return Ok(());
+        }
+        let held = self.held.get_or_insert_with(|| budget.hold());
+        if held.try_grow_within(bytes.next_multiple_of(HELD_STEP_BYTES)) { Ok(()) } else { Err(NO_ROOM) }
+    }
+
     /// Runs the command `member`, which has the position `index`, and writes its answer.
     async fn run_one(&mut self, rows: &dyn Rows, index: usize, member: Member<'_>, mut draft: Draft) -> Draft {
         let counts_as_read = !member.command.writes();
@@ -236,10 +265,15 @@ impl Transaction for AsOne<'_> {
         self.scripts.is_none()
     }
 
-    /// The values in the answers that were written so far.
+    /// The values in the answers that were written so far, and what was booked for the draft.
     fn let_go(&mut self) {
+        self.held = None;
         self.host.replies().rewind_elements(self.from, self.missing);
         self.host.let_go();
+    }
+
+    fn ended(&mut self) {
+        self.held = None;
     }
 
     fn yields(&self) -> Yield {
@@ -261,7 +295,7 @@ impl Transaction for AsOne<'_> {
             self.let_go();
             self.done.clear();
             self.drafted.clear();
-            (self.is_stale, self.is_too_large) = (false, false);
+            (self.is_stale, self.refused) = (false, None);
             if let Some(scripts) = &mut self.scripts {
                 scripts.ground.begin();
             }
@@ -273,15 +307,16 @@ impl Transaction for AsOne<'_> {
                 }
             }
             for (index, &member) in self.members.iter().enumerate() {
-                // From then on others wait for these rows alone, and not for their partition or for this thread.
-                end_turn(self.host.yields(), index).await;
-                if draft.batch().as_bytes().len().max(kept_bytes) > WRITTEN_BYTES_MAX {
+                // In front of everything that this transaction may wait for.
+                if let Err(error) = self.book(draft.batch().as_bytes().len(), kept_bytes) {
                     if self.answer_bytes_max.is_some() {
                         break;
                     }
-                    self.is_too_large = true;
+                    self.refused = Some(error);
                     return Ok(Draft::default());
                 }
+                // From then on others wait for these rows alone, and not for their partition or for this thread.
+                end_turn(self.host.yields(), index).await;
                 if must_settle_counts(&draft, member.command, member.args, member.database) {
                     draft = match self.settle_counts(rows, draft).await {
                         Ok(draft) => draft,
@@ -321,3 +356,6 @@ impl Transaction for AsOne<'_> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

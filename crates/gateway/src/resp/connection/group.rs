@@ -244,7 +244,8 @@ impl<S: Store> Connection<S> {
         outbox.replies.own_values();
         outbox.begin_answer();
         let (from, missing) = (outbox.answer_from(), outbox.replies.missing());
-        let Ok((store, outbox, waiting)) = self.session.parts_to_write() else { return 1 };
+        let Ok((store, outbox, account)) = self.session.parts_to_write() else { return 1 };
+        let waiting = &account.waiting_rows;
         let mut run = AsOne {
             members,
             watched: &[],
@@ -258,7 +259,9 @@ impl<S: Store> Connection<S> {
             done: Vec::with_capacity(members.len()),
             drafted: Vec::with_capacity(members.len()),
             is_stale: false,
-            is_too_large: false,
+            refused: None,
+            budget: &account.transactions,
+            held: None,
             reader: None,
             scripts: None,
         };

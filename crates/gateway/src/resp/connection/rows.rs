@@ -46,12 +46,12 @@ impl<S: Store> Connection<S> {
     /// Runs a command that reads and writes.
     async fn execute_locked(&mut self, command: &'static Command, args: Args<'_>, call: &mut Call) -> Outcome {
         self.submit().await;
-        let (store, outbox, waiting) = self.session.parts_to_write()?;
+        let (store, outbox, account) = self.session.parts_to_write()?;
         // The command may wait for the very memory that values in front of it keep, and during the wait nobody else has
         // the replies.
         outbox.replies.own_values();
         let (database, databases) = (call.database, call.databases);
-        let writing = waiting.writing(databases, || rows_of(command, args, database, databases));
+        let writing = account.waiting_rows.writing(databases, || rows_of(command, args, database, databases));
         let done = store.execute(command, args, outbox, call).await;
         writing.end(done.is_ok() && call.wrote);
         let (outcome, commit) = done?;
@@ -75,7 +75,7 @@ impl<S: Store> Connection<S> {
         // Nothing may be written if a later part would be refused.
         check_parts(command, args)?;
         self.submit().await;
-        let (store, outbox, waiting) = self.session.parts_to_write()?;
+        let (store, outbox, account) = self.session.parts_to_write()?;
         outbox.replies.own_values();
         let (database, databases) = (call.database, call.databases);
         call.bill.work.count(Module::RowCommand, 1);
@@ -84,7 +84,7 @@ impl<S: Store> Connection<S> {
             let protocol = outbox.replies.protocol;
             let mut part = Part::new(outbox, protocol);
             let rows = || rows_of(command, args.with_spans(&spans), database, databases);
-            let writing = waiting.writing(databases, rows);
+            let writing = account.waiting_rows.writing(databases, rows);
             let done = store.execute(command, args.with_spans(&spans), &mut part, call).await;
             writing.end(done.is_ok() && call.wrote);
             let (outcome, commit) = done?;

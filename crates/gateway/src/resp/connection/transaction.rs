@@ -20,7 +20,7 @@ use weir_node::Unit;
 use weir_node::request_units::Module;
 
 use super::Connection;
-use super::as_one::{AsOne, Done, Member, Scripts, TOO_LARGE};
+use super::as_one::{AsOne, Done, Member, Scripts};
 use super::charging::Demand;
 use super::group::reply_lens;
 use super::script::{Away, OTHER_KEYS, RUNS_MAX, is_script};
@@ -368,7 +368,9 @@ impl<S: Store> Connection<S> {
                 done: Vec::new(),
                 drafted: Vec::new(),
                 is_stale: false,
-                is_too_large: false,
+                refused: None,
+                budget: &account.transactions,
+                held: None,
                 reader: reader.clone(),
                 scripts: scripts.as_deref_mut(),
             };
@@ -386,19 +388,19 @@ impl<S: Store> Connection<S> {
             }
             let writing = account.waiting_rows.writing(call.databases, || rows.clone());
             let committed = store.transact(first, &mut run).await;
-            let AsOne { done, is_stale, is_too_large, .. } = run;
-            let is_void = is_stale || is_too_large;
+            let AsOne { done, is_stale, refused, .. } = run;
+            let is_void = is_stale || refused.is_some();
             let runs_again = !is_void && scripts.as_mut().is_some_and(|scripts| scripts.ground.runs_again());
             let is_applied = committed.is_ok() && !is_void && !runs_again;
             writing.end(is_applied && done.iter().any(|done| done.call.wrote));
             let commit = committed?;
-            if is_too_large {
+            if let Some(error) = refused {
                 // What was charged for them is given back, but not their work: that belongs to `EXEC` now.
                 for (index, done) in done.into_iter().enumerate() {
                     end_turn(YIELD, index).await;
                     self.session.bill.work += &done.call.bill.work;
                 }
-                return Err(TOO_LARGE);
+                return Err(error);
             }
             if runs_again {
                 continue;

@@ -10,7 +10,7 @@ use weir_node::request_units::Module;
 use super::Session;
 use crate::resp::outbox::Outbox;
 use crate::store::Store;
-use crate::waiting_rows::WaitingRows;
+use crate::tenant::account::Account;
 
 impl<S: Store> Session<S> {
     /// The context of the command under way for its rows. The bill moves into it, and comes back with
@@ -64,11 +64,11 @@ impl<S: Store> Session<S> {
         Ok((store, outbox))
     }
 
-    /// The same, and the connections that wait for rows, with which a command that writes works.
+    /// The same, and the tenant's account, with which a command that writes works.
     #[inline]
-    pub(in crate::resp) fn parts_to_write(&mut self) -> Outcome<(&S, &mut Outbox<S>, &WaitingRows)> {
+    pub(in crate::resp) fn parts_to_write(&mut self) -> Outcome<(&S, &mut Outbox<S>, &Account)> {
         let login = self.login.as_ref().ok_or(NO_AUTH)?;
-        Ok((&login.store, &mut self.outbox, &login.account().waiting_rows))
+        Ok((&login.store, &mut self.outbox, login.account()))
     }
 
     /// The row of `key`.

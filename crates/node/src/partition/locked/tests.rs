@@ -397,6 +397,10 @@ impl Transaction for Noted {
         self.notes.lock().push("lets go");
     }
 
+    fn ended(&mut self) {
+        self.notes.lock().push("ended");
+    }
+
     fn run<'a>(&'a mut self, rows: &'a dyn Rows) -> Waiting<'a, Result<Draft>> {
         let is_in_order = self.partition.order.try_lock().is_none();
         self.notes.lock().push(if is_in_order { "runs in order" } else { "runs" });
@@ -442,7 +446,7 @@ fn commands_of_many_rows_are_tried_out_inside_the_order_lock_and_keep_nothing_of
         assert_eq!(partition.tasks.load(Ordering::SeqCst), tasks + 1, "a task frees the rest");
         drop(holder);
         run.await.expect("no faults").expect("it has written").await.expect("no faults");
-        assert_eq!(*notes.lock(), ["runs in order", "lets go", "runs"]);
+        assert_eq!(*notes.lock(), ["runs in order", "lets go", "runs", "ended"]);
         // Each has read one row. What was read to try it out is not booked.
         assert_eq!(partition.account.booked().user(Direction::Read).ops, 2);
         assert_eq!(middle_of(&partition).await, 1);

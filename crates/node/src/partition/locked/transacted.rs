@@ -28,7 +28,12 @@ impl Partition {
         let keys = transaction.rows();
         let key_bytes = keys.iter().map(|key| key.len()).sum();
         // Boxed, for it is large: every connection has room for what it may wait for, and most wait for nothing.
-        let transacted = Box::pin(self.transacted(transaction, keys));
+        let transacted = Box::pin(async {
+            let done = self.transacted(transaction, keys).await;
+            // Its changes have their place. If it still waits for room, it holds nothing for them.
+            transaction.ended();
+            done
+        });
         Ok(self.admitted(key_bytes, transacted).await?.commit)
     }
 
