@@ -568,7 +568,7 @@ fn a_query_that_costs_less_than_it_was_charged_saves_up_the_rest() {
     sim.run_until(20 * SEC);
     assert!(quota.try_admit(Unit::Request, 10_000), "the tenth of a second that is always kept");
     assert!(quota.try_admit_query(1_500_000));
-    quota.settle_query(0, 1_500_000, 500_000);
+    quota.settle_query(0, 0, 1_500_000, 500_000);
     assert_eq!((quota.units(Unit::Request), quota.stats(Unit::Request).units), (0, 510_000));
     assert!(quota.try_admit_query(1_490_000), "twenty seconds' units, less what was used");
     assert!(!quota.try_admit_query(1000), "and no more than that");

@@ -612,6 +612,23 @@ fn reads_and_writes_wait_in_the_nodes_queues_and_go_on_or_are_refused() {
     assert!(writes.delayed >= 2, "{writes:?}");
 }
 
+/// Its commands enter as one, and each of them has cost less than it was charged.
+#[test]
+fn a_transaction_gives_back_no_more_than_it_took_from_the_nodes_queues() {
+    let weir = Running::start(Settings::default());
+    weir.clock.freeze();
+    let mut client = weir.connect();
+    assert_eq!([client.say("SET k v"), client.say("MULTI")], ["+OK\r\n", "+OK\r\n"]);
+    let long = "v".repeat(100_000);
+    (0..20).for_each(|_| assert_eq!(client.ask(&["SETNX", "k", &long]), b"+QUEUED\r\n"));
+    // The queues take at most the 36 units of 0.6 s of it. It costs more than that, and is charged as much too much.
+    let queue = Arc::clone(weir.store.units.queue());
+    queue.set(Some(60_000), RequestOrder::WritesFirst);
+    assert!(client.say("EXEC").starts_with("*20\r\n:0\r\n"));
+    assert!(queue.enter(Access::Read, 7, 1).waits(), "the debt of half a second is still there");
+    queue.set(None, RequestOrder::WritesFirst);
+}
+
 /// Also that of a tenant without a limit of request units. Here only its read units make it wait.
 #[test]
 fn the_node_knows_what_a_long_command_has_used_before_it_ends() {

@@ -424,12 +424,19 @@ impl Quota {
     /// Settles a request that was charged `charged` units and has cost `actual`: the difference is paid, or given back.
     #[inline]
     pub fn settle(&self, unit: Unit, partition: u32, charged: u64, actual: u64) {
+        self.settle_beside(0, unit, partition, charged, actual);
+    }
+
+    /// The same for one of several requests that have entered the node's queues as one. The `others` of them cost that
+    /// many units there: what they were charged, or what they have cost if they are settled already.
+    #[inline]
+    pub fn settle_beside(&self, others: u64, unit: Unit, partition: u32, charged: u64, actual: u64) {
         // A request that costs what it was charged matters only for the average cost of requests that wait. So there is
         // no write to memory that other threads use.
         if unit == Unit::Request
             && let Some(queue) = self.node_queue()
         {
-            queue.settle(charged, actual);
+            queue.settle(others.saturating_add(charged), others.saturating_add(actual));
         }
         let is_settled = actual == charged && self.reserves[unit as usize].is_filled();
         if !is_settled && !self.is_unlimited(unit) {
@@ -439,12 +446,12 @@ impl Quota {
 
     /// The same for a query whose request units [`Quota::try_admit_query`] has charged: what is given back is saved up
     /// again. It never left the budget, and would be there twice if it were put there.
-    pub fn settle_query(&self, partition: u32, charged: u64, actual: u64) {
+    pub fn settle_query(&self, others: u64, partition: u32, charged: u64, actual: u64) {
         if actual >= charged {
-            return self.settle(Unit::Request, partition, charged, actual);
+            return self.settle_beside(others, Unit::Request, partition, charged, actual);
         }
         if let Some(queue) = self.node_queue() {
-            queue.settle(charged, actual);
+            queue.settle(others.saturating_add(charged), others.saturating_add(actual));
         }
         self.refund_query(charged - actual);
     }

@@ -58,6 +58,11 @@ impl<'a> Demand<'a> {
         }
     }
 
+    /// Thousandths of request units.
+    pub(super) fn milli_units(&self) -> u64 {
+        self.units[Unit::Request as usize]
+    }
+
     fn key(&self) -> &'a [u8] {
         let (command, args) = self.payer;
         key_of(command, args)
@@ -147,7 +152,7 @@ impl<S: Store> Connection<S> {
 
     /// Waits in the node's queue, if there is one, for what `demand` asks for (XS-27).
     async fn enter_node(&mut self, demand: &Demand<'_>, quota: &Quota) -> Outcome {
-        let units = demand.units[Unit::Request as usize];
+        let units = demand.milli_units();
         let begun = self.server.clock.now();
         let admission = (units > 0).then(|| quota.enter_node(demand.access, units)).flatten();
         let Some(admission) = admission.filter(NodeAdmission::waits) else { return Ok(()) };
@@ -273,26 +278,34 @@ impl<S: Store> Connection<S> {
     }
 
     /// Pays the rest of what a command has cost.
-    fn settle(&self, charge: &Charge, milli_units: u64, key: &[u8]) {
-        let Some(quota) = self.session.outbox.quota() else { return };
+    fn settle(&mut self, charge: &Charge, milli_units: u64, key: &[u8]) {
         let bill = &self.session.bill;
-        for unit in Unit::ALL {
+        let units = Unit::ALL.map(|unit| {
             let before = if unit == Unit::Request { 0 } else { charge.units(unit) };
-            let (charged, owed) = (before + bill.charged(unit), charge.owed(unit, bill, milli_units));
-            if charged > 0 || owed > 0 {
-                settle_unit(quota, charge, (unit, self.partition_of(key)), charged, owed);
+            (before + bill.charged(unit), charge.owed(unit, bill, milli_units))
+        });
+        self.settle_units(charge, key, units);
+    }
+
+    /// Settles a command that was charged `charge`. `units` has what it was charged in all of each kind, and what it
+    /// owes.
+    pub(super) fn settle_units(&mut self, charge: &Charge, key: &[u8], units: [(u64, u64); UNITS]) {
+        let Some(quota) = self.session.outbox.quota() else { return };
+        let partition = self.partition_of(key);
+        let others = self.entered.map_or(0, |all| all.saturating_sub(charge.units(Unit::Request)));
+        for (unit, (charged, owed)) in Unit::ALL.into_iter().zip(units) {
+            if charged == 0 && owed == 0 {
+                continue;
+            }
+            if unit == Unit::Request && charge.is_saved() {
+                quota.settle_query(others, partition, charged, owed);
+            } else {
+                quota.settle_beside(others, unit, partition, charged, owed);
             }
         }
-    }
-}
-
-/// Settles the units of a kind, for a partition, of a command that was charged `charge`. Of that kind it was charged
-/// `charged` in all, and owes `owed`.
-pub(super) fn settle_unit(quota: &Quota, charge: &Charge, (unit, partition): (Unit, u32), charged: u64, owed: u64) {
-    if unit == Unit::Request && charge.is_saved() {
-        quota.settle_query(partition, charged, owed);
-    } else {
-        quota.settle(unit, partition, charged, owed);
+        if let Some(all) = &mut self.entered {
+            *all = others.saturating_add(units[Unit::Request as usize].1);
+        }
     }
 }
 

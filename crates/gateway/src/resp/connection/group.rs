@@ -16,7 +16,6 @@ use weir_command::{Args, Command, is_plain, rows_of, table};
 use weir_node::{Access, Unit};
 
 use super::as_one::{AsOne, Done, Member};
-use super::charging::settle_unit;
 use super::moving::LONG_BYTES;
 use super::{Connection, check_options, key_of};
 use crate::resp::frame::{PartialRequest, Progress, Span};
@@ -225,13 +224,10 @@ impl<S: Store> Connection<S> {
     }
 
     /// Gives back what was paid for commands that were not run.
-    pub(super) fn give_back(&self, members: &[Member<'_>], charges: &[Charge]) {
-        let Some(quota) = self.session.outbox.quota() else { return };
+    pub(super) fn give_back(&mut self, members: &[Member<'_>], charges: &[Charge]) {
         for (member, charge) in members.iter().zip(charges) {
-            let partition = self.partition_of(key_of(member.command, member.args));
-            for unit in Unit::ALL {
-                settle_unit(quota, charge, (unit, partition), charge.units(unit), 0);
-            }
+            let units = Unit::ALL.map(|unit| (charge.units(unit), 0));
+            self.settle_units(charge, key_of(member.command, member.args), units);
         }
     }
 

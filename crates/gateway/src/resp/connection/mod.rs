@@ -85,6 +85,9 @@ pub(super) struct Connection<S: Store> {
     is_put_off: bool,
     /// Set while nobody else runs commands of the tenant.
     alone: Option<Arc<Alone>>,
+    /// What the commands of the transaction under way, which have entered the node's queues as one, cost together as
+    /// far as is known, in thousandths of request units.
+    entered: Option<u64>,
 }
 
 /// How many bytes of an unfinished request are not booked on the tenant.
@@ -120,6 +123,7 @@ pub(crate) fn begin<S: Store>(
         lately: Lately::default(),
         is_put_off: false,
         alone: None,
+        entered: None,
     };
     Followed::new(serve(Box::new(connection), Input::new()))
 }

@@ -99,7 +99,7 @@ impl<S: Store> Connection<S> {
     /// Runs the commands queued since `MULTI`, and answers each of them.
     pub(super) async fn exec(&mut self) -> Outcome {
         let outcome = self.exec_queued().await;
-        self.alone = None;
+        (self.alone, self.entered) = (None, None);
         outcome
     }
 
@@ -151,11 +151,12 @@ impl<S: Store> Connection<S> {
             }
             charges.push(charge);
         }
-        if let Some(all) = &all
-            && self.pay(all).await?
-        {
-            let queries = members.iter().zip(&mut charges).filter(|(member, _)| member.command.is_query());
-            queries.for_each(|(_, charge)| charge.pay_from_savings());
+        if let Some(all) = &all {
+            if self.pay(all).await? {
+                let queries = members.iter().zip(&mut charges).filter(|(member, _)| member.command.is_query());
+                queries.for_each(|(_, charge)| charge.pay_from_savings());
+            }
+            self.entered = Some(all.milli_units());
         }
         Ok(charges)
     }
