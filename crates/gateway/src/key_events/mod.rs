@@ -18,6 +18,7 @@ use weir_command::events::{Classes, KeyEvent, Witness};
 use weir_model::Databases;
 
 pub(crate) use self::send::{Teller, send_waiting};
+use crate::drop_in_turns::drop_in_turns;
 use crate::pubsub::PubSub;
 use crate::tracking::Tracking;
 
@@ -156,6 +157,15 @@ impl KeyEvents {
         self.count.store(waiting.events.len(), Ordering::Relaxed);
     }
 
+    /// Counts `events` as dropped.
+    fn lose(&self, events: &[KeyEvent]) {
+        self.dropped.fetch_add(events.len() as u64, Ordering::Relaxed);
+        // If an event of these classes is lost, nobody would be told of the next change of a kept value.
+        if events.iter().any(|event| event.class.has(Classes::CHANGED.and(Classes::KEPT))) {
+            self.has_lost_changes.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// The number of events that were dropped because too many waited.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
@@ -185,18 +195,17 @@ impl Witness for KeyEvents {
     }
 
     fn tell(&self, events: Vec<KeyEvent>) {
-        let is_by_nobody = events.iter().any(|event| event.by == 0);
         let databases = self.databases.as_ref().map_or(Databases::AS_NAMED, |databases| databases());
+        let (mut events, mut is_by_nobody) = (events.into_iter(), false);
         let mut waiting = self.waiting.lock();
-        for mut event in events {
+        // A transaction may tell of millions while nobody else has the order of the rows. No more than these have room.
+        let most = WAITING_BYTES_MAX.saturating_sub(waiting.bytes) / EVENT_BYTES;
+        for mut event in events.by_ref().take(most) {
+            is_by_nobody |= event.by == 0;
             event.database = databases.name(event.database);
             let bytes = EVENT_BYTES + event.key.len();
             if waiting.bytes + bytes > WAITING_BYTES_MAX {
-                self.dropped.fetch_add(1, Ordering::Relaxed);
-                // If an event of these classes is lost, nobody would be told of the next change of a kept value.
-                if event.class.has(Classes::CHANGED.and(Classes::KEPT)) {
-                    self.has_lost_changes.store(true, Ordering::Relaxed);
-                }
+                self.lose(&[event]);
                 continue;
             }
             waiting.bytes += bytes;
@@ -204,6 +213,10 @@ impl Witness for KeyEvents {
         }
         self.count.store(waiting.events.len(), Ordering::Relaxed);
         drop(waiting);
+        if !events.as_slice().is_empty() {
+            self.lose(events.as_slice());
+            drop_in_turns(events, ());
+        }
         if is_by_nobody {
             self.unsent.notify_one();
         }
@@ -212,6 +225,8 @@ impl Witness for KeyEvents {
 
 #[cfg(test)]
 mod tests {
+    use weir_command::TURN_KEYS;
+
     use super::*;
     use crate::tracking::Mode;
 
@@ -243,6 +258,19 @@ mod tests {
         let change = KeyEvent { class: Classes::CHANGED, ..event(&vec![b'x'; WAITING_BYTES_MAX]) };
         events.tell(vec![change]);
         assert_eq!((events.take_lost_changes(), events.take_lost_changes()), (true, false));
+    }
+
+    #[test]
+    fn s14_events_without_room_are_freed_in_turns() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        runtime.block_on(async {
+            let events = KeyEvents::default();
+            events.tell(vec![event(&vec![b'x'; WAITING_BYTES_MAX - EVENT_BYTES])]);
+            let change = KeyEvent { class: Classes::CHANGED, ..event(b"k") };
+            events.tell([vec![event(b"k"); 2 * TURN_KEYS], vec![change]].concat());
+            assert_eq!((events.dropped(), events.take_lost_changes()), (2 * TURN_KEYS as u64 + 1, true));
+            assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 1, "a task frees them");
+        });
     }
 
     #[test]
