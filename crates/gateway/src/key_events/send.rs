@@ -23,7 +23,7 @@ pub(crate) struct Teller<'a> {
     /// The moment, on the server's clock.
     now: Nanos,
     yields: Yield,
-    /// How many messages were sent since others were served.
+    /// The work since others were served, in messages to one receiver.
     in_turn: usize,
     /// The addresses of connections that were cut because they do not take what is sent to them.
     pub(crate) cut: Vec<IpAddr>,
@@ -55,7 +55,7 @@ impl<'a> Teller<'a> {
         let mut telling = Telling { of: self.events, is_over: false };
         for message in messages {
             self.end_turn().await;
-            self.in_turn += message.receivers.len();
+            self.in_turn += message.work();
             self.cut.extend(self.pubsub.tell(&message, self.now));
         }
         telling.is_over = true;

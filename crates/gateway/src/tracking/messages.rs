@@ -9,6 +9,9 @@ use crate::mailbox::{Shared, Speaks};
 /// The channel named in messages to connections in RESP2.
 const CHANNEL: &[u8] = b"__redis__:invalidate";
 
+/// To list so many bytes of encoded keys takes as long as a message to one receiver.
+const LISTED_KEY_BYTES: usize = 16;
+
 /// The connection that receives a message, and the connection that keeps the values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Receiver {
@@ -125,6 +128,15 @@ impl Message {
             What::Flushed => b"$-1\r\n".to_vec(),
             What::Broken(gone) => format!(":{gone}\r\n").into_bytes(),
         }
+    }
+
+    /// How many messages to one receiver take as long as this one: it may have to list many keys.
+    pub(crate) fn work(&self) -> usize {
+        let listed = match &self.news.what {
+            What::Changed(keys) | What::OfPrefix(keys) => keys.len() / LISTED_KEY_BYTES,
+            What::Flushed | What::Broken(_) => 0,
+        };
+        self.receivers.len().max(listed)
     }
 
     /// Where the other elements are shared with further messages of the same news.

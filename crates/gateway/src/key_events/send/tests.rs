@@ -70,6 +70,23 @@ fn s14_many_changes_are_broadcast_a_turn_at_a_time() {
 }
 
 #[test]
+fn s14_the_same_changes_are_listed_for_each_prefix_in_turns() {
+    let (events, pubsub, tracking) = (KeyEvents::default(), PubSub::default(), Tracking::default());
+    let prefixes: Vec<Vec<u8>> = (1..=20).map(|len| vec![b'k'; len]).collect();
+    let prefixes: Vec<&[u8]> = prefixes.iter().map(Vec::as_slice).collect();
+    assert!(tracking.enable(1, Mode { broadcast: true, ..Mode::default() }, None, &prefixes));
+    let key = |number: usize| format!("{}{number}", "k".repeat(20));
+    events.tell((0..TURN_KEYS).map(|number| event(Classes::CHANGED, "", &key(number))).collect());
+    let mut sending = pin!(send_waiting(&events, (&pubsub, &tracking), 0, Yield::PLAIN));
+    let (mut cx, mut turns) = (Context::from_waker(Waker::noop()), 0);
+    while sending.as_mut().poll(&mut cx).is_pending() {
+        turns += 1;
+    }
+    // Ten turns of a hundred events, and one for each list of a thousand keys but the last.
+    assert_eq!(turns, 10 + 19);
+}
+
+#[test]
 fn s14_changes_of_keys_that_many_keep_are_told_in_turns() {
     let (events, pubsub, tracking) = (KeyEvents::default(), PubSub::default(), Tracking::default());
     for id in 1..=190 {
