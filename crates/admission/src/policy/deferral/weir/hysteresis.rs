@@ -48,7 +48,7 @@ impl Hysteresis {
 
     /// Whether all that is needed fits nevertheless: more than [`ENTER`], but less than all of the device. Then what is
     /// put off runs in what others leave, for a device that is idle while work waits helps nobody. This does not hold
-    /// while the shortage is about to end, because catching up has an order of its own. It stops holding after a while
+    /// while the shortage is about to end, because catching up begins then. It stops holding after a while
     /// below [`LEAVE`], and not at once: a load that wavers there would have merges parked every second.
     pub fn fits(&self, now: Nanos) -> bool {
         let is_low = self.low_since.is_some_and(|since| now - since >= FITS_AFTER);
