@@ -75,6 +75,9 @@ impl PubSub {
     /// Sends a message to its receivers only, as far as they can take it. It has at most [`TURN_KEYS`] of them. Returns
     /// the addresses of connections that were cut.
     pub(crate) fn tell(&self, message: &Message, now: Nanos) -> Vec<IpAddr> {
+        if message.receivers.is_empty() {
+            return Vec::new();
+        }
         let (mut published, mut wakers) = (Published::default(), Vec::new());
         // One front for each protocol, shared by all receivers.
         let mut fronts: [Option<Arc<[u8]>>; 2] = Default::default();

@@ -22,6 +22,8 @@ pub(crate) struct Receiver {
 /// A message to some connections.
 pub(crate) struct Message {
     pub(crate) receivers: Vec<Receiver>,
+    /// How many connections were looked at to find these.
+    looked_at: usize,
     news: Arc<News>,
 }
 
@@ -87,14 +89,14 @@ impl News {
 }
 
 impl Message {
-    /// `news` for `receivers`.
-    pub(super) fn new(receivers: Vec<Receiver>, news: &Arc<News>) -> Self {
-        Self { receivers, news: Arc::clone(news) }
+    /// `news` for `receivers`, who were found among `looked_at` connections.
+    pub(super) fn new(receivers: Vec<Receiver>, looked_at: usize, news: &Arc<News>) -> Self {
+        Self { receivers, looked_at, news: Arc::clone(news) }
     }
 
     /// The connection `gone`, which received messages for `keeper`, is gone.
     pub(super) fn broken(keeper: u64, gone: u64) -> Self {
-        Self { receivers: vec![Receiver { told: keeper, keeper }], news: News::new(What::Broken(gone)) }
+        Self { receivers: vec![Receiver { told: keeper, keeper }], looked_at: 1, news: News::new(What::Broken(gone)) }
     }
 
     /// How many elements the message has for `receiver`, and the first of them, encoded. `None` if the receiver takes
@@ -130,13 +132,14 @@ impl Message {
         }
     }
 
-    /// How many messages to one receiver take as long as this one: it may have to list many keys.
+    /// How many messages to one receiver take as long as this one: it may have to list many keys, and receivers
+    /// were looked for.
     pub(crate) fn work(&self) -> usize {
         let listed = match &self.news.what {
             What::Changed(keys) | What::OfPrefix(keys) => keys.len() / LISTED_KEY_BYTES,
             What::Flushed | What::Broken(_) => 0,
         };
-        self.receivers.len().max(listed)
+        self.looked_at.max(listed)
     }
 
     /// Where the other elements are shared with further messages of the same news.

@@ -166,7 +166,7 @@ impl Tracking {
     /// limits.
     pub(crate) fn evict(&self) -> Option<impl Iterator<Item = Message>> {
         let (key, clients) = self.inner.lock().table.evict()?;
-        Some(self.messages(clients.into_iter().collect(), News::changed(&key)))
+        Some(self.messages(clients.into_iter(), News::changed(&key)))
     }
 
     /// The connection `by` has changed `key`. Returns the messages to send at once.
@@ -184,7 +184,7 @@ impl Tracking {
             }
             clients
         };
-        let told = clients.map(|clients| self.messages(clients.into_iter().collect(), News::changed(key)));
+        let told = clients.map(|clients| self.messages(clients.into_iter(), News::changed(key)));
         told.into_iter().flatten()
     }
 
@@ -196,25 +196,25 @@ impl Tracking {
         groups.into_iter().flat_map(move |Group { prefix, besides, keepers }| {
             let keys = of_prefix(&changed, &prefix).filter(|(_, by)| Some(**by) != besides);
             let news = News::of_prefix(keys.map(|(key, _)| &key[..]));
-            self.messages(keepers, news)
+            self.messages(keepers.into_iter(), news)
         })
     }
 
     /// All keys are gone. Returns the messages to send.
     pub(crate) fn flushed(&self) -> impl Iterator<Item = Message> {
-        let keepers = {
+        let keepers: Vec<u64> = {
             let mut inner = self.inner.lock();
             inner.table.clear();
             inner.changed.clear();
             inner.trackers.keys().copied().collect()
         };
-        self.messages(keepers, News::flushed())
+        self.messages(keepers.into_iter(), News::flushed())
     }
 
     /// The messages that tell `news` to the connections `keepers`, made one after the other: each is for at most
-    /// [`TURN_KEYS`] of them, so that others can be served in between.
-    fn messages(&self, keepers: Vec<u64>, news: Arc<News>) -> impl Iterator<Item = Message> {
-        let mut keepers = keepers.into_iter();
+    /// [`TURN_KEYS`] of them, so that others can be served in between. There is a message even if all of
+    /// these are gone, because it takes time to find that out.
+    fn messages(&self, mut keepers: impl Iterator<Item = u64>, news: Arc<News>) -> impl Iterator<Item = Message> {
         let some = std::iter::from_fn(move || {
             let some: Vec<u64> = keepers.by_ref().take(TURN_KEYS).collect();
             (!some.is_empty()).then_some(some)
@@ -316,9 +316,7 @@ impl Inner {
                 Err(message) => messages.push(message),
             }
         }
-        if !receivers.is_empty() {
-            messages.push(Message::new(receivers, news));
-        }
+        messages.push(Message::new(receivers, ids.len(), news));
         messages
     }
 }

@@ -125,13 +125,13 @@ fn keys_that_are_forgotten_all_at_once_are_freed_in_turns_and_count_until_then()
 #[test]
 fn in_resp2_only_a_subscriber_is_told_in_the_place_of_another() {
     let [own, others] = [1, 2].map(|told| Receiver { told, keeper: 1 });
-    let message = Message::new(vec![own, others], &News::changed(b"k"));
+    let message = Message::new(vec![own, others], 2, &News::changed(b"k"));
     assert_eq!(message.front(own, speaks(Resp2, true)), None);
     assert_eq!(message.front(others, speaks(Resp2, false)), None);
     let (len, front) = message.front(others, speaks(Resp2, true)).expect("it is told");
     assert_eq!((len, &front[..]), (3, &b"$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n"[..]));
     assert_eq!(message.rest(Resp2), b"*1\r\n$1\r\nk\r\n");
-    assert_eq!(Message::new(vec![others], &News::flushed()).rest(Resp2), b"$-1\r\n");
+    assert_eq!(Message::new(vec![others], 1, &News::flushed()).rest(Resp2), b"$-1\r\n");
     let broken = Message::broken(1, 2);
     assert_eq!((broken.rest(Resp3), broken.front(own, speaks(Resp2, true))), (b":2\r\n".to_vec(), None));
 }
