@@ -47,8 +47,9 @@ const LONG_BYTES_MAX: u64 = 256 << 20;
 /// read until there is room (S12).
 const UNFINISHED_BYTES_MAX: u64 = 256 << 20;
 
-/// Bytes that the transactions of one tenant hold until they are applied. Whoever would hold more is refused (S12). It
-/// is as much as one transaction may have of changes and of all else, so that one by itself has room.
+/// Bytes that the transactions of one tenant hold until they are applied, and the messages of their scripts sent.
+/// Whoever would hold more is refused (S12). It is as much as one transaction may have of changes and of all else, so
+/// that one by itself has room.
 const TRANSACTION_BYTES_MAX: u64 = 512 << 20;
 
 /// Bytes of the keys that the connections of one tenant watch, with what belongs to them. Whoever wants to watch more
@@ -88,7 +89,7 @@ pub(crate) struct Account {
     pub(crate) pubsub: Arc<PubSub>,
     pub(crate) long_values: ByteBudget,
     pub(crate) unfinished: ByteBudget,
-    /// What transactions hold until they are applied.
+    /// What transactions hold until they are applied, and the messages of their scripts sent.
     pub(crate) transactions: ByteBudget,
     /// Keys that the tenant's connections watch.
     pub(crate) watched: Arc<ByteLimit>,

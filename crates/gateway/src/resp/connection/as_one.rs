@@ -106,8 +106,10 @@ pub(super) struct AsOne<'a> {
     pub(super) refused: Option<Error>,
     /// What the tenant's transactions may hold together.
     pub(super) budget: &'a ByteBudget,
-    /// What this one has booked of it, until its changes are applied.
+    /// What this one has booked of it: for its changes until these are applied, and for what its scripts keep.
     pub(super) held: Option<Hold>,
+    /// Bytes that its scripts keep until it is final and their messages are sent.
+    pub(super) kept_by_scripts: usize,
     /// Remembers what is read, if the client keeps values.
     pub(super) reader: Option<Reader>,
     /// `None` if there are no scripts.
@@ -272,8 +274,13 @@ impl Transaction for AsOne<'_> {
         self.host.let_go();
     }
 
+    /// Of what is booked, what the scripts keep stays booked: their messages have yet to be sent.
     fn ended(&mut self) {
-        self.held = None;
+        if self.kept_by_scripts == 0 {
+            self.held = None;
+        } else if let Some(held) = &mut self.held {
+            held.shrink_to(self.kept_by_scripts as u64);
+        }
     }
 
     fn yields(&self) -> Yield {
@@ -295,11 +302,11 @@ impl Transaction for AsOne<'_> {
             self.let_go();
             self.done.clear();
             self.drafted.clear();
-            (self.is_stale, self.refused) = (false, None);
+            (self.is_stale, self.refused, self.kept_by_scripts) = (false, None, 0);
             if let Some(scripts) = &mut self.scripts {
                 scripts.ground.begin();
             }
-            let (mut draft, mut kept_bytes) = (Draft::of_several(), 0);
+            let (mut draft, mut events_bytes) = (Draft::of_several(), 0);
             for watched in self.watched {
                 if watched.is_changed(rows, &self.call, &self.upheavals).await? {
                     self.is_stale = true;
@@ -308,7 +315,7 @@ impl Transaction for AsOne<'_> {
             }
             for (index, &member) in self.members.iter().enumerate() {
                 // In front of everything that this transaction may wait for.
-                if let Err(error) = self.book(draft.batch().as_bytes().len(), kept_bytes) {
+                if let Err(error) = self.book(draft.batch().as_bytes().len(), events_bytes + self.kept_by_scripts) {
                     if self.answer_bytes_max.is_some() {
                         break;
                     }
@@ -325,7 +332,8 @@ impl Transaction for AsOne<'_> {
                 }
                 let events = draft.events_len();
                 draft = self.run_one(rows, index, member, draft).await;
-                kept_bytes += draft.events_bytes(events) + self.kept_by_script(index);
+                events_bytes += draft.events_bytes(events);
+                self.kept_by_scripts += self.kept_by_script(index);
                 if self.scripts.as_ref().is_some_and(|scripts| scripts.ground.left.is_some()) {
                     break;
                 }

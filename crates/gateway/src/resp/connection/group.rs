@@ -258,6 +258,7 @@ impl<S: Store> Connection<S> {
             refused: None,
             budget: &account.transactions,
             held: None,
+            kept_by_scripts: 0,
             reader: None,
             scripts: None,
         };

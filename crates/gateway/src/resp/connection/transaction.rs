@@ -31,6 +31,7 @@ use crate::resp::rights::Origin;
 use crate::resp::transaction::{Queued, Watched};
 use crate::store::Store;
 use crate::tenant::account::Account;
+use crate::tenant::byte_budget::Hold;
 
 /// A run of consecutive queued commands.
 enum Step<'q> {
@@ -277,7 +278,7 @@ impl<S: Store> Connection<S> {
                 account.scripts.machines.put(machine);
             }
         }
-        let (done, is_stale, from) = outcome?;
+        let (done, is_stale, from, held) = outcome?;
         let lens = reply_lens(&self.session.outbox.replies, from, &done);
         let own = std::mem::take(&mut self.session.bill);
         *ran += done.len();
@@ -304,6 +305,7 @@ impl<S: Store> Connection<S> {
                 }
             }
         }
+        drop(held);
         self.session.bill = own;
         Ok(!is_stale)
     }
@@ -335,20 +337,21 @@ impl<S: Store> Connection<S> {
         Ok(Some(Scripts { ground, begins_away, members: scripted }))
     }
 
-    /// Runs `members`. Returns the outcome of each of them, whether a watched row was changed, and where the replies
-    /// begin.
+    /// Runs `members`. Returns the outcome of each of them, whether a watched row was changed, where the replies begin,
+    /// and what is booked for messages that scripts have yet to send.
     async fn exec_as_one(
         &mut self,
         account: &Account,
         members: &[Member<'_>],
         watched: &[Watched],
         mut scripts: Option<&mut Scripts>,
-    ) -> Outcome<(Vec<Done>, bool, Mark)> {
+    ) -> Outcome<(Vec<Done>, bool, Mark, Option<Hold>)> {
         let (call, upheavals) = (self.session.call(), account.upheavals());
         let knows_partitions = self.session.knows_partitions;
         let reader = self.reader();
         let (store, outbox) = self.session.parts()?;
         let (from, missing, mut away) = (outbox.replies.mark(), outbox.replies.missing(), None);
+        let mut held = None;
         for _ in 0..RUNS_MAX {
             if let Some(scripts) = &mut scripts
                 && away.is_none()
@@ -371,13 +374,14 @@ impl<S: Store> Connection<S> {
                 is_stale: false,
                 refused: None,
                 budget: &account.transactions,
-                held: None,
+                held: held.take(),
+                kept_by_scripts: 0,
                 reader: reader.clone(),
                 scripts: scripts.as_deref_mut(),
             };
             let rows = weir_command::Transaction::rows(&run);
             if rows.is_empty() && run.scripts.is_none() {
-                return Ok((Vec::new(), false, from));
+                return Ok((Vec::new(), false, from, None));
             }
             let first = rows.first().map_or(&[][..], |row| &row[1..]);
             let is_apart = |key: &[u8]| match knows_partitions {
@@ -389,7 +393,9 @@ impl<S: Store> Connection<S> {
             }
             let writing = account.waiting_rows.writing(call.databases, || rows.clone());
             let committed = store.transact(first, &mut run).await;
-            let AsOne { done, is_stale, refused, .. } = run;
+            let AsOne { done, is_stale, refused, held: left, .. } = run;
+            // A run that does not count keeps its messages until the next one begins.
+            held = left;
             let is_void = is_stale || refused.is_some();
             let runs_again = !is_void && scripts.as_mut().is_some_and(|scripts| scripts.ground.runs_again());
             let is_applied = committed.is_ok() && !is_void && !runs_again;
@@ -409,7 +415,7 @@ impl<S: Store> Connection<S> {
             if let Some(commit) = commit {
                 outbox.depend_on(commit);
             }
-            return Ok((done, is_stale, from));
+            return Ok((done, is_stale, from, held));
         }
         Err(OTHER_KEYS)
     }

@@ -36,6 +36,7 @@ fn as_one<'a>(
         refused: None,
         budget,
         held: None,
+        kept_by_scripts: 0,
         reader: None,
         scripts: None,
     }
@@ -77,6 +78,11 @@ fn s12_what_the_transactions_of_a_tenant_hold_is_bounded() {
     assert_eq!(run(&mut other), (3, None));
     other.let_go();
     assert_eq!(run(&mut one), (3, None));
+    // What scripts keep has yet to be sent.
+    one.kept_by_scripts = 128 << 10;
+    one.ended();
+    assert!(!budget.hold().try_grow_to(641 << 10));
+    assert!(budget.hold().try_grow_to(640 << 10));
     drop(one);
     assert!(budget.hold().try_grow_to(768 << 10));
 }
