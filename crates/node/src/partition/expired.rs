@@ -28,7 +28,7 @@ use weir_model::{Batch, Row};
 
 use super::covers::Elsewhere;
 use super::latch::Latches;
-use super::write::WriteKind;
+use super::write::{Events, WriteKind};
 use super::{Background, Partition};
 
 /// Keys that are looked at and deleted under the order lock at once: tens of microseconds.
@@ -75,7 +75,7 @@ impl Partition {
             }
         }
         let events = self.expired_events(batch.as_ref().iter().map(|change| change.key()));
-        self.bury_in_order(order, &batch, rows, events);
+        self.bury_in_order(order, &batch, rows, [events, Vec::new()]);
         if let (false, Some(background)) = (unsure.is_empty(), self.background()) {
             self.workers.spawn(async move { bury_after_reading(&background, &unsure).await });
         }
@@ -115,10 +115,10 @@ impl Partition {
         order: MutexGuard<'_, Latches>,
         batch: &Batch,
         rows: usize,
-        events: Vec<KeyEvent>,
+        events: Events,
     ) {
         if batch.is_empty() {
-            self.tell(events);
+            events.into_iter().for_each(|events| self.tell(events));
             return;
         }
         match self.write_in_order(order, batch, events, WriteKind::Burial) {

@@ -31,7 +31,7 @@ use self::latched::Latched;
 use self::rows::LockedRows;
 use super::covers::{Elsewhere, Whole, with_covers};
 use super::latch::Latches;
-use super::write::WriteKind;
+use super::write::{Events, WriteKind};
 use super::{Commit, Partition};
 
 impl LockedRows<'_> {
@@ -300,17 +300,17 @@ impl Partition {
         self.refuse_if_closing()?;
         if is_planted(Plant::RecordSplit) && batch.len() > 1 {
             let (first, rest) = halves(&batch);
-            drop(self.write_in_order(order, &first, Vec::new(), WriteKind::Change)?);
+            drop(self.write_in_order(order, &first, Events::default(), WriteKind::Change)?);
             let rest = Decided { answer, whole: Whole { batch: rest, due_ms }, events, kind };
             return self.conclude(rows, rest, self.order.lock(), latched);
         }
         let expired = rows.expired.lock();
         if !batch.is_empty() {
-            let mut ended = 0;
+            let (mut ended, mut told) = (0, Vec::new());
             if !expired.is_empty() {
-                ended = self.end_expired(&rows.to_bury(&expired, &order, latched), &mut batch, &mut events);
+                (ended, told) = self.end_expired(&rows.to_bury(&expired, &order, latched), &mut batch);
             }
-            let commit = Some(self.write_in_order(order, &batch, events, kind)?);
+            let commit = Some(self.write_in_order(order, &batch, [told, events], kind)?);
             if ended > 0 {
                 self.witnessed.expirations.count(ended);
             }
@@ -326,12 +326,10 @@ impl Partition {
             let buried = rows.to_bury(&expired, &order, latched);
             buried.iter().for_each(|(key, elsewhere)| elsewhere.bury(&mut batch, key));
             let count = buried.len();
-            let mut told = self.expired_events(buried.into_keys());
+            let told = self.expired_events(buried.into_keys());
             // If the write fails, nothing of it is told; but what clients keep has to be known all the same.
-            let (kept, mut events) = events.into_iter().partition(|event| event.class == Classes::KEPT);
-            self.tell(kept);
-            told.append(&mut events);
-            self.bury_in_order(order, &batch, count, told);
+            self.tell(events.extract_if(.., |event| event.class == Classes::KEPT).collect());
+            self.bury_in_order(order, &batch, count, [told, events]);
         } else {
             self.tell(events);
         }
@@ -340,19 +338,17 @@ impl Partition {
 
     /// Where somebody is told what happens to keys, rows that a command has found expired are deleted together with its
     /// writes, unless the command has written over them, and are told in front of its events. Gives how many rows end
-    /// with this batch.
-    fn end_expired(&self, found: &BTreeMap<&[u8], Elsewhere>, batch: &mut Batch, events: &mut Vec<KeyEvent>) -> usize {
+    /// with this batch, and what is told of them.
+    fn end_expired(&self, found: &BTreeMap<&[u8], Elsewhere>, batch: &mut Batch) -> (usize, Vec<KeyEvent>) {
         let known = |change: Change<'_>| found.get_key_value(change.key()).map(|(key, _)| *key);
         let written: BTreeSet<&[u8]> = batch.as_ref().iter().filter_map(known).collect();
-        let mut told = self.expired_events(found.keys().copied());
+        let told = self.expired_events(found.keys().copied());
         if told.is_empty() {
-            return written.len();
+            return (written.len(), told);
         }
         let left = found.iter().filter(|(key, _)| !written.contains(**key));
         left.for_each(|(key, elsewhere)| elsewhere.bury(batch, key));
-        told.append(events);
-        *events = told;
-        found.len()
+        (found.len(), told)
     }
 }
 

@@ -32,6 +32,10 @@ enum Attempt {
     EndsLives,
 }
 
+/// What is told together with a write: first of rows that had expired, then what the command tells. That may be
+/// millions of events, so they are not copied behind the others.
+pub(super) type Events = [Vec<KeyEvent>; 2];
+
 /// For whom a write counts, beside those who read its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriteKind {
@@ -93,7 +97,7 @@ impl Partition {
         if may_end_lives(&*self.engine, batch) {
             return Ok(Attempt::EndsLives);
         }
-        self.write_in_order(order, batch, Vec::new(), WriteKind::Change).map(Attempt::Written)
+        self.write_in_order(order, batch, Events::default(), WriteKind::Change).map(Attempt::Written)
     }
 
     /// Appends and applies `batch`, and hands on the events that go with it: in the order of the writes. The caller
@@ -102,7 +106,7 @@ impl Partition {
         self: &Arc<Self>,
         order: MutexGuard<'_, Latches>,
         batch: &Batch,
-        events: Vec<KeyEvent>,
+        events: Events,
         kind: WriteKind,
     ) -> Result<Commit> {
         if kind == WriteKind::Change {
@@ -140,17 +144,15 @@ impl Partition {
 
     /// Hands on what has happened to the rows of `batch`. A listener may have come after the command began, which said
     /// nothing then: the rows that were written are told all the same, unless the batch is quiet.
-    fn tell_written(self: &Arc<Self>, batch: &Batch, mut events: Vec<KeyEvent>, kind: WriteKind) {
+    fn tell_written(self: &Arc<Self>, batch: &Batch, mut events: Events, kind: WriteKind) {
         let Some(witness) = self.witnessed.witness() else { return self.note_no_deadlines() };
         self.note_deadlines(batch, witness.wants());
-        let is_told = |events: &[KeyEvent]| events.iter().any(|event| event.class == Classes::CHANGED);
+        let is_told = |events: &Events| events.iter().flatten().any(|event| event.class == Classes::CHANGED);
         if kind != WriteKind::Quiet && witness.wants().has(Classes::CHANGED) && !is_told(&events) {
             let rows = batch.as_ref().iter().map(|change| change.key()).filter(|key| !is_part(key));
-            events.extend(rows.flat_map(|row| KeyEvent::expired(row, Classes::CHANGED)));
+            events[1].extend(rows.flat_map(|row| KeyEvent::expired(row, Classes::CHANGED)));
         }
-        if !events.is_empty() {
-            witness.tell(events);
-        }
+        events.into_iter().filter(|events| !events.is_empty()).for_each(|events| witness.tell(events));
     }
 
     /// Waits until whoever has the order lock releases it: what was written under the lock is applied then.

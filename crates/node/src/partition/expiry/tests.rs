@@ -18,6 +18,8 @@ use crate::node::Node;
 struct Listener {
     wants: Mutex<Classes>,
     told: Mutex<Vec<(u64, String)>>,
+    /// How many events it was told at a time.
+    counts: Mutex<Vec<usize>>,
     clock: Arc<dyn weir_io::Clock>,
 }
 
@@ -28,6 +30,7 @@ impl Witness for Listener {
 
     fn tell(&self, events: Vec<KeyEvent>) {
         let now_ms = self.clock.unix_ms();
+        self.counts.lock().push(events.len());
         let named = events.into_iter().filter(|event| !event.name.is_empty());
         self.told.lock().extend(named.map(|event| (now_ms, format!("{} {}", event.name, event.key.escape_ascii()))));
     }
@@ -55,7 +58,12 @@ impl World {
             let partition = node.default_partition().await.expect("no faults");
             (node, partition)
         });
-        let listener = Arc::new(Listener { wants: Mutex::default(), told: Mutex::default(), clock: sim.clock() });
+        let listener = Arc::new(Listener {
+            wants: Mutex::default(),
+            told: Mutex::default(),
+            counts: Mutex::default(),
+            clock: sim.clock(),
+        });
         Self { sim, disk: fs, node, partition, listener }
     }
 
@@ -203,6 +211,19 @@ fn what_has_expired_is_told_once() {
     }
 }
 
+/// The events of a transaction may be millions, which are not copied while others wait for the order of the rows.
+#[test]
+fn s14_what_a_command_tells_is_handed_on_as_it_is_behind_what_has_expired() {
+    let world = World::new(EngineKind::Lsm);
+    world.listen("Ex$n");
+    world.ask("SET a 1 PX 5000");
+    world.sim.set_unix_ms(world.now_ms() + 5_000);
+    world.listener.counts.lock().clear();
+    world.ask("SET a 2");
+    assert_eq!(*world.listener.counts.lock(), [1, 2]);
+    assert_eq!(world.told(), ["new a", "set a", "expired a", "new a", "set a"]);
+}
+
 /// More rows than the queue has room for: it is filled again, and every row is told exactly once.
 #[test]
 fn what_has_no_room_in_the_queue_is_told_all_the_same() {
@@ -272,7 +293,7 @@ fn what_the_log_refuses_to_delete_is_looked_at_again() {
         partition.log.refuse(Error::new(ErrorKind::Device, "write", "the log", "planted"));
         let mut batch = Batch::new();
         batch.delete(&taken[0]);
-        partition.bury_in_order(partition.order.lock(), &batch, 1, Vec::new());
+        partition.bury_in_order(partition.order.lock(), &batch, 1, Default::default());
         assert!(partition.has_to_tell(), "on {engine}");
     }
 }
