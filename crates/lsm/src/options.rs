@@ -36,7 +36,7 @@ pub struct TreeOptions {
     /// bytes.
     pub slow_bytes_per_sec: [u64; 2],
     /// The most bytes of level 0 that one job merges, if it can choose. Runs that have piled up go down step by step,
-    /// the oldest first. If level 1 is larger, a merge into it takes as many bytes as it has.
+    /// the oldest first. If level 1 is larger, a merge into it takes as many bytes as it has, but not on a full disk.
     pub l0_merge_bytes_max: u64,
     /// Whether the level with the highest score is compacted first, be it level 0 or another, as in RocksDB. Otherwise
     /// level 0 goes first whenever it is due. Where it is always due, as under one load that never ends, nothing deeper

@@ -52,6 +52,10 @@ async fn open(sim: &Sim, fs: &Arc<SimFs>) -> Arc<Tree> {
         io_bytes: 4 << 10,
         ..TreeOptions::default()
     };
+    open_with(sim, fs, options).await
+}
+
+async fn open_with(sim: &Sim, fs: &Arc<SimFs>, options: TreeOptions) -> Arc<Tree> {
     let env = Env {
         fs: Arc::clone(fs) as Arc<dyn Fs>,
         dir: PathBuf::from("/tree"),
@@ -247,4 +251,41 @@ fn attempts_on_a_full_disk_leave_nothing_behind() {
     fs.set_faults(FaultPlan::none());
     sim.block_on(tree.next_compaction().expect("a compaction is due").run()).expect("there is space");
     assert_eq!(tree.version().level(1).len(), 2);
+}
+
+#[test]
+fn on_a_full_disk_a_merge_takes_no_more_of_level_0_than_the_bound_of_the_tree() {
+    let sim = Sim::new(1);
+    let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+    let options = TreeOptions { l0_trigger: 1, l0_gather: 1, l0_merge_bytes_max: 1, ..TreeOptions::default() };
+    let tree = sim.block_on(open_with(&sim, &fs, options));
+    let mut records = 0;
+    let mut flush = |keys: Vec<u32>| {
+        let mut batch = Batch::new();
+        keys.iter().for_each(|key| batch.put(format!("{key:04}").as_bytes(), &[7; 1000]));
+        records += 1;
+        let applied = tree.apply(records, batch.as_ref());
+        tree.publish(applied.last_seq);
+        tree.seal();
+        sim.block_on(tree.next_flush().expect("a flush is due").run()).expect("flush");
+    };
+    flush((0..800).map(|key| 2 * key).collect());
+    sim.block_on(tree.next_compaction().expect("a move is due").run()).expect("moved");
+    for first in 0..4 {
+        flush((0..100).map(|key| 8 * key + 2 * first + 1).collect());
+    }
+    let bytes = |level: usize| tree.version().level(level)[0].meta.bytes;
+    // Enough for a merge of level 1 with one run, but not with all four.
+    fs.set_free_bytes(bytes(1) + 2 * bytes(0));
+    let all = tree.next_compaction().expect("a merge is due");
+    assert_eq!(all.facts().inputs, 5, "as much as level 1 has");
+    let error = sim.block_on(all.run()).expect_err("the disk is full");
+    assert_eq!(error.kind(), weir_io::ErrorKind::NoSpace);
+    let oldest = tree.next_compaction().expect("a merge is due");
+    assert_eq!(oldest.facts().inputs, 2);
+    sim.block_on(oldest.run()).expect("it fits");
+    assert_eq!((tree.version().level(0).len(), tree.version().level(1).len()), (3, 1));
+    // The disk may have space again later.
+    sim.run_until(sim.now() + 600_000_000_000);
+    assert_eq!(tree.next_compaction().expect("a merge is due").facts().inputs, 4);
 }

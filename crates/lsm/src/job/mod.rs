@@ -12,7 +12,7 @@ pub mod retention;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use weir_io::{Class, Result};
+use weir_io::{Class, ErrorKind, Result};
 use weir_model::engine::{Files, Job, JobControl, JobFacts, JobKind, JobReport, Jobs, TreeKnobs, Urgency};
 
 use crate::pick::{ClaimedRange, Claims, Gathering, Pick, Waiting, pick_drop, picker};
@@ -38,6 +38,9 @@ impl Work {
                 compact::run(&tree, pick, &version, sealed, class, &control).await
             }
         };
+        if report.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace) {
+            tree.state().lock().found_full = Some(tree.env.clock.now());
+        }
         // While the claim is held, so that a tree whose jobs have all ended has no file left over. Files that cannot be
         // removed now stay noted, and the next attempt to tidy reports the error. The job itself has succeeded.
         let _noted = tree.tidy().await;

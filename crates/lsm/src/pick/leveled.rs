@@ -159,7 +159,8 @@ pub(super) fn pick_l0(levels_view: &LevelsView<'_>, scope: Scope, options: &Tree
 
 /// The runs of level 0 that go down next: the oldest up to the first claimed one, within the bound on bytes. The bound
 /// is that of the tree, or the size of level 1 if that is larger: a merge rewrites all of level 1. With a full batch it
-/// costs two bytes for a byte of level 0 at most.
+/// costs two bytes for a byte of level 0 at most. On a full disk the bound is always that of the tree: a merge frees its
+/// inputs only at its end, and a smaller one may fit.
 fn oldest_free<'a, 'b>(levels_view: &'b LevelsView<'a>, options: &TreeOptions) -> Option<&'b [&'a TableMeta]> {
     let runs = &levels_view.levels[0];
     let claimed = runs.iter().rposition(|run| is_claimed(levels_view.claims, &[run]));
@@ -167,7 +168,8 @@ fn oldest_free<'a, 'b>(levels_view: &'b LevelsView<'a>, options: &TreeOptions) -
     if free.is_empty() || (claimed.is_some() && free.len() < options.l0_trigger) {
         return None;
     }
-    let bytes_max = options.l0_merge_bytes_max.max(bytes(&levels_view.levels[1]));
+    let level1 = if levels_view.disk_is_full { 0 } else { bytes(&levels_view.levels[1]) };
+    let bytes_max = options.l0_merge_bytes_max.max(level1);
     let mut taken = 0;
     let fits = free.iter().rev().take_while(|run| {
         taken += run.bytes;

@@ -98,6 +98,8 @@ pub struct LevelsView<'a> {
     pub horizon: Seq,
     /// How urgently the tree needs space.
     pub urgency: Urgency,
+    /// A job of the tree has found the disk full a short time ago.
+    pub disk_is_full: bool,
     /// What is dead because of covers.
     pub covered: Arc<Covered>,
 }

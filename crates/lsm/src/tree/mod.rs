@@ -153,6 +153,7 @@ impl Tree {
             now_ms: self.env.clock.unix_ms(),
             horizon: self.horizons().into_iter().min().unwrap_or(0),
             urgency: self.urgency(),
+            disk_is_full: state.is_disk_full(self.env.clock.now()),
             covered: self.covered(version),
         }
     }

@@ -80,6 +80,7 @@ impl Tree {
             next_epoch: folded.next_epoch,
             sealed_at: [None; 2],
             flush_before: 0,
+            found_full: None,
             jobs: BTreeMap::new(),
             next_job: 0,
             counted: None,

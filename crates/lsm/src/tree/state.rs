@@ -10,6 +10,10 @@ use weir_model::engine::{JobControl, JobFacts, Seq};
 use crate::pick::{ClaimedRange, Claims};
 use crate::version::{LEVELS, Version};
 
+/// For so long after a job has found the disk full, merges take little at a time, in nanoseconds: a merge that does not
+/// fit fills the disk before it fails.
+const FULL_NANOS: Nanos = 600_000_000_000;
+
 /// Counters and claims. `Tree::state` guards them, and is never held across an await.
 pub(crate) struct TreeState {
     /// Sequence number of the last change applied.
@@ -26,6 +30,8 @@ pub(crate) struct TreeState {
     pub sealed_at: [Option<Nanos>; 2],
     /// Memtables of earlier epochs do not gather, because somebody waits for their flush.
     pub flush_before: u64,
+    /// When a job last found the disk full; `None` as long as none did.
+    pub found_full: Option<Nanos>,
     /// Jobs that were handed out and have not ended, in the order in which they were handed out. There is one flush at
     /// a time, so that memtables reach level 0 in order.
     pub jobs: BTreeMap<u64, Running>,
@@ -107,6 +113,11 @@ impl TreeState {
     pub fn is_filling(&self, now: Nanos) -> bool {
         let [Some(last), Some(before)] = self.sealed_at else { return false };
         now.saturating_sub(last) < 2 * last.saturating_sub(before)
+    }
+
+    /// Whether a job has found the disk full within the last [`FULL_NANOS`].
+    pub fn is_disk_full(&self, now: Nanos) -> bool {
+        self.found_full.is_some_and(|at| now.saturating_sub(at) < FULL_NANOS)
     }
 
     /// Takes the next file number.

@@ -95,6 +95,7 @@ fn with_view<T>(tables: &[Drawn], claimed: &[u64], horizon: Seq, ask: impl FnOnc
         now_ms: 0,
         horizon,
         urgency,
+        disk_is_full: false,
         covered,
     })
 }

@@ -63,7 +63,7 @@ proptest! {
             there.iter().map(|&(index, entries)| (level_of(index), meta(index as u64, level_of(index), entries))).collect();
         let levels = std::array::from_fn(|level| metas.iter().filter(|(at, _)| *at == level).map(|(_, meta)| meta).collect());
         let claims = Claims { tables: claimed.clone(), ranges: Vec::new() };
-        let levels_view = LevelsView { levels, claims: &claims, is_filling: false, flush_is_due: false, memtables_may_wait: true, now_ms: NOW_MS, horizon: 0, urgency: Urgency::Idle, covered: Arc::default() };
+        let levels_view = LevelsView { levels, claims: &claims, is_filling: false, flush_is_due: false, memtables_may_wait: true, now_ms: NOW_MS, horizon: 0, urgency: Urgency::Idle, disk_is_full: false, covered: Arc::default() };
         let dropped: Vec<u64> = pick(&levels_view).map_or(Vec::new(), |pick| pick.inputs.iter().map(|(_, id)| *id).collect());
         let is_dropped = |index: usize| dropped.contains(&(index as u64));
         let left = there.iter().filter(|(index, _)| !is_dropped(*index)).map(|(_, entries)| *entries);

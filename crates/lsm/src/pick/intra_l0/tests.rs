@@ -24,6 +24,7 @@ fn with_levels_view<T>(sizes: &[(u64, bool)], ask: impl FnOnce(&LevelsView<'_>) 
         horizon: 1,
         covered: Arc::default(),
         urgency: Urgency::Idle,
+        disk_is_full: false,
     })
 }
 

@@ -86,6 +86,7 @@ pub(crate) fn with_levels<T>(
         horizon: 1,
         covered,
         urgency,
+        disk_is_full: false,
     })
 }
 
