@@ -159,8 +159,8 @@ pub(super) fn pick_l0(levels_view: &LevelsView<'_>, scope: Scope, options: &Tree
 
 /// The runs of level 0 that go down next: the oldest up to the first claimed one, within the bound on bytes. The bound
 /// is that of the tree, or the size of level 1 if that is larger: a merge rewrites all of level 1. With a full batch it
-/// costs two bytes for a byte of level 0 at most. On a full disk the bound is always that of the tree: a merge frees its
-/// inputs only at its end, and a smaller one may fit.
+/// costs two bytes for a byte of level 0 at most. On a full disk the bound is always that of the tree: a merge frees
+/// its inputs only at its end, and a smaller one may fit.
 fn oldest_free<'a, 'b>(levels_view: &'b LevelsView<'a>, options: &TreeOptions) -> Option<&'b [&'a TableMeta]> {
     let runs = &levels_view.levels[0];
     let claimed = runs.iter().rposition(|run| is_claimed(levels_view.claims, &[run]));
