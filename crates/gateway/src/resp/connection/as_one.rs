@@ -116,6 +116,40 @@ pub(super) struct AsOne<'a> {
     pub(super) scripts: Option<&'a mut Scripts>,
 }
 
+impl<'a> AsOne<'a> {
+    /// Commands of which none has been run yet, without scripts and watched rows. Their answers begin where the replies
+    /// of `host` end now.
+    pub(super) fn new(
+        members: &'a [Member<'a>],
+        call: Call,
+        host: &'a mut dyn Host,
+        clock: &'a Arc<dyn Clock>,
+        budget: &'a ByteBudget,
+    ) -> Self {
+        let (from, missing) = (host.replies().mark(), host.replies().missing());
+        Self {
+            members,
+            watched: &[],
+            upheavals: Upheavals::default(),
+            call,
+            answer_bytes_max: None,
+            host,
+            clock,
+            from,
+            missing,
+            done: Vec::new(),
+            drafted: Vec::new(),
+            is_stale: false,
+            refused: None,
+            budget,
+            held: None,
+            kept_by_scripts: 0,
+            reader: None,
+            scripts: None,
+        }
+    }
+}
+
 impl AsOne<'_> {
     /// Books the changes, which have `written` bytes, and all else that is kept, as far as that is not booked yet.
     ///

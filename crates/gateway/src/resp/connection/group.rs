@@ -24,7 +24,6 @@ use crate::resp::outbox::{ReplyMode, YIELD};
 use crate::resp::parse::parse;
 use crate::stats;
 use crate::store::Store;
-use crate::tenant::account::Upheavals;
 use crate::tenant::tenancy::Standing;
 
 /// Most commands of a group, most words of one command, and bytes of requests after which the group is full. The limits
@@ -243,24 +242,12 @@ impl<S: Store> Connection<S> {
         let Ok((store, outbox, account)) = self.session.parts_to_write() else { return 1 };
         let waiting = &account.waiting_rows;
         let mut run = AsOne {
-            members,
-            watched: &[],
-            upheavals: Upheavals::default(),
-            call: call.clone(),
             answer_bytes_max: Some(FLUSH_BYTES),
-            host: outbox,
-            clock: &self.server.clock,
             from,
             missing,
             done: Vec::with_capacity(members.len()),
             drafted: Vec::with_capacity(members.len()),
-            is_stale: false,
-            refused: None,
-            budget: &account.transactions,
-            held: None,
-            kept_by_scripts: 0,
-            reader: None,
-            scripts: None,
+            ..AsOne::new(members, call.clone(), &mut *outbox, &self.server.clock, &account.transactions)
         };
         let rows = |member: &Member<'_>| rows_of(member.command, member.args, member.database, databases);
         let writing = waiting.writing(databases, || members.iter().flat_map(rows).collect());

@@ -360,24 +360,14 @@ impl<S: Store> Connection<S> {
                 away = Some(Away::go(account, &self.server, &mut scripts.ground, None).await?);
             }
             let mut run = AsOne {
-                members,
                 watched,
                 upheavals,
-                call: call.clone(),
-                answer_bytes_max: None,
-                host: &mut *outbox,
-                clock: &self.server.clock,
                 from,
                 missing,
-                done: Vec::new(),
-                drafted: Vec::new(),
-                is_stale: false,
-                refused: None,
-                budget: &account.transactions,
                 held: held.take(),
-                kept_by_scripts: 0,
                 reader: reader.clone(),
                 scripts: scripts.as_deref_mut(),
+                ..AsOne::new(members, call.clone(), &mut *outbox, &self.server.clock, &account.transactions)
             };
             let rows = weir_command::Transaction::rows(&run);
             if rows.is_empty() && run.scripts.is_none() {

@@ -19,27 +19,7 @@ fn as_one<'a>(
     host: &'a mut Headless,
     clock: &'a Arc<dyn Clock>,
 ) -> AsOne<'a> {
-    let (from, missing) = (host.replies().mark(), host.replies().missing());
-    AsOne {
-        members,
-        watched: &[],
-        upheavals: Upheavals::default(),
-        call: Call::new(0, 0, 1 << 20),
-        answer_bytes_max: None,
-        host,
-        clock,
-        from,
-        missing,
-        done: Vec::new(),
-        drafted: Vec::new(),
-        is_stale: false,
-        refused: None,
-        budget,
-        held: None,
-        kept_by_scripts: 0,
-        reader: None,
-        scripts: None,
-    }
+    AsOne::new(members, Call::new(0, 0, 1 << 20), host, clock, budget)
 }
 
 fn three(request: &Request) -> [Member<'_>; 3] {
