@@ -460,9 +460,7 @@ impl Shared {
     }
 
     async fn maintain(&self) -> Result<()> {
-        if self.log.wants_maintenance() {
-            self.log.maintain().await?;
-        }
+        self.log.maintain().await?;
         match self.is_claim_due() {
             true => self.hold(self.claimable()).await,
             false => Ok(()),

@@ -80,10 +80,7 @@ impl Partition {
         let Some(background) = self.background() else { return };
         self.workers.spawn(async move {
             let partition = background.partition();
-            // While the next segment waits for the device, one task waits with it, and not one more after each visit.
-            if partition.log.wants_maintenance()
-                && let Err(error) = partition.log.maintain().await
-            {
+            if let Err(error) = partition.log.maintain().await {
                 tracing::debug!(owner = ?partition.owner, %error, "cannot prepare the next log segment yet");
             }
             if let Err(error) = partition.engine.tidy().await {
