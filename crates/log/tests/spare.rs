@@ -42,18 +42,27 @@ impl File for BusyFile {
     forward_file!(inner: read_at, sync, allocate, set_len, len, data_end, is_direct, read_unit);
 }
 
-/// Opens a new log on such a disk.
-async fn open_busy(fs: &Arc<SimFs>, options: LogOptions) -> Log {
-    let busy = BusyFs { inner: Arc::clone(fs) as Arc<dyn Fs> };
-    let mut nobody = |_, _: &[u8]| Op::ready(Ok(()));
-    Log::open(Arc::new(busy), Path::new(DIR), options, 0, &mut nobody).await.expect("a fresh disk").0
+fn options(sync: SyncMode) -> LogOptions {
+    LogOptions { sync, segment_bytes: SEGMENT_BYTES, ..LogOptions::new(Owner::default(), 1) }
 }
 
-/// Writes until the segment is more than half full, and makes the next one.
-async fn make_next(log: &Log) {
+/// Opens a new log in mode `Always` on such a disk.
+async fn open_busy(fs: &Arc<SimFs>) -> Log {
+    let busy = BusyFs { inner: Arc::clone(fs) as Arc<dyn Fs> };
+    let mut nobody = |_, _: &[u8]| Op::ready(Ok(()));
+    Log::open(Arc::new(busy), Path::new(DIR), options(SyncMode::Always), 0, &mut nobody).await.expect("a fresh disk").0
+}
+
+/// Writes until the segment is more than half full, so that the next one is due.
+async fn until_due(log: &Log) {
     while !log.wants_maintenance() {
         write(log).await;
     }
+}
+
+/// Writes until the next segment is due, and makes it.
+async fn make_next(log: &Log) {
+    until_due(log).await;
     log.maintain().await.expect("nothing fails");
 }
 
@@ -68,8 +77,7 @@ fn a_log_does_not_wait_behind_flushes_for_its_next_segment_where_that_is_a_page(
         let sim = Sim::new(1);
         let fs = Arc::new(SimFs::new(sim.clock(), device(), FaultPlan::none(), sim.rng()));
         sim.block_on(async {
-            let options = LogOptions { sync, segment_bytes: SEGMENT_BYTES, ..LogOptions::new(Owner::default(), 1) };
-            let (log, ..) = open(&fs, options, 0).await.expect("a fresh disk");
+            let (log, ..) = open(&fs, options(sync), 0).await.expect("a fresh disk");
             let ahead_of_time = || fs.count(Class::Flush, OpKind::Write).bytes;
             make_next(&log).await;
             let is_filled = sync == SyncMode::Always;
@@ -90,9 +98,7 @@ fn a_segment_that_is_used_again_does_not_wait_behind_flushes() {
     let sim = Sim::new(1);
     let fs = SimFs::new(sim.clock(), device(), FaultPlan::none(), sim.rng());
     sim.block_on(async {
-        let sync = SyncMode::Always;
-        let options = LogOptions { sync, segment_bytes: SEGMENT_BYTES, ..LogOptions::new(Owner::default(), 1) };
-        let (log, ..) = open(&fs, options, 0).await.expect("a fresh disk");
+        let (log, ..) = open(&fs, options(SyncMode::Always), 0).await.expect("a fresh disk");
         for _ in 0..4 * SEGMENT_BYTES / 1_000 {
             write(&log).await;
         }
@@ -106,10 +112,9 @@ fn a_segment_that_is_used_again_does_not_wait_behind_flushes() {
 fn writes_do_not_wait_for_zeros_that_never_have_their_turn() {
     let sim = Sim::new(1);
     let fs = SimFs::new(sim.clock(), device(), FaultPlan::none(), sim.rng());
-    let (sync, clock) = (SyncMode::Always, sim.clock());
-    let options = LogOptions { sync, segment_bytes: SEGMENT_BYTES, ..LogOptions::new(Owner::default(), 1) };
+    let clock = sim.clock();
     sim.block_on(async {
-        let log = open_busy(&fs, options).await;
+        let log = open_busy(&fs).await;
         for _ in 0..4 * SEGMENT_BYTES / 1_000 {
             write(&log).await;
             if log.wants_maintenance() {
@@ -120,7 +125,8 @@ fn writes_do_not_wait_for_zeros_that_never_have_their_turn() {
         assert!(log.stats().segments > 4, "{:?}", log.stats());
         let last = log.last();
         drop(log);
-        let (_, found, _) = open(&fs, LogOptions { salt: 2, ..options }, 0).await.expect("it is whole");
+        let (_, found, _) =
+            open(&fs, LogOptions { salt: 2, ..options(SyncMode::Always) }, 0).await.expect("it is whole");
         assert_eq!(found.last, last);
     });
 }
@@ -129,13 +135,10 @@ fn writes_do_not_wait_for_zeros_that_never_have_their_turn() {
 fn one_caller_waits_for_the_next_segment() {
     let sim = Sim::new(1);
     let fs = SimFs::new(sim.clock(), device(), FaultPlan::none(), sim.rng());
-    let (sync, clock) = (SyncMode::Always, sim.clock());
-    let options = LogOptions { sync, segment_bytes: SEGMENT_BYTES, ..LogOptions::new(Owner::default(), 1) };
+    let clock = sim.clock();
     sim.block_on(async {
-        let log = open_busy(&fs, options).await;
-        while !log.wants_maintenance() {
-            write(&log).await;
-        }
+        let log = open_busy(&fs).await;
+        until_due(&log).await;
         let soon = || Box::pin(sleep_until(&clock, clock.now() + 1_000_000_000));
         let Either::Right((_, waiting)) = select(log.maintain(), soon()).await else { panic!("there are no zeros") };
         assert!(!log.wants_maintenance(), "somebody waits for the zeros");
@@ -155,13 +158,10 @@ fn one_caller_waits_for_the_next_segment() {
 fn a_failed_log_is_replaced_although_zeros_never_have_their_turn() {
     let sim = Sim::new(1);
     let fs = SimFs::new(sim.clock(), device(), FaultPlan::none(), sim.rng());
-    let (sync, clock) = (SyncMode::Always, sim.clock());
-    let options = LogOptions { sync, segment_bytes: SEGMENT_BYTES, ..LogOptions::new(Owner::default(), 1) };
+    let clock = sim.clock();
     sim.block_on(async {
-        let log = open_busy(&fs, options).await;
-        while !log.wants_maintenance() {
-            write(&log).await;
-        }
+        let log = open_busy(&fs).await;
+        until_due(&log).await;
         select(log.maintain(), pin!(sleep_until(&clock, clock.now() + 1_000_000))).await;
         fs.fail_next(Some(OpKind::Write), Fault::Error);
         let index = log.append(&[7; 1_000]).expect("nothing has failed yet");
