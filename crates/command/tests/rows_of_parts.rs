@@ -15,6 +15,8 @@ mod one_moment;
 mod payloads;
 #[path = "rows_of_parts/queues.rs"]
 mod queues;
+#[path = "rows_of_parts/sorting.rs"]
+mod sorting;
 #[path = "rows_of_parts/streams.rs"]
 mod streams;
 #[path = "rows_of_parts/uncounted.rs"]
