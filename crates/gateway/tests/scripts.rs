@@ -99,6 +99,12 @@ fn s12_what_the_scripts_of_a_transaction_keep_is_bounded() {
         assert!(reply.starts_with("-ERR the transaction writes more than 256 MB at once, or "), "{script}: {reply}");
         assert_eq!(client.say("EXISTS a"), ":0\r\n");
     }
+    // Keys that all of them ask for are kept once.
+    assert_eq!(client.say("MULTI"), "+OK\r\n");
+    for _ in 0..6 {
+        assert_eq!(client.ask(&["EVAL", asks, "0", "a"]), b"+QUEUED\r\n");
+    }
+    assert_eq!(client.say("EXEC"), format!("*6\r\n{}", "$-1\r\n".repeat(6)));
 }
 
 /// The words of a script have the limits of a client's words.

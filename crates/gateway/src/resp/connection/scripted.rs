@@ -154,7 +154,7 @@ pub(super) struct Scripted {
     published_bytes: usize,
     /// Bytes of the events that the script has caused.
     events_bytes: usize,
-    /// Rows that the script has asked for and that are not locked.
+    /// Rows that the script was the first to ask for, and that are not locked.
     missing: BTreeSet<Vec<u8>>,
     /// Bytes of all rows that were missing, in this run and in those before it.
     asked_bytes: usize,
@@ -448,7 +448,9 @@ impl Scripted {
             reader.remember_behind(draft, command, args, &self.run.keys);
         }
         for row in rows_of(command, args, self.database, self.terms.call.databases) {
-            if !ground.rows.contains(&row[..]) && self.missing.insert(row.to_vec()) {
+            // What a script in front of this one has asked for is kept once for both.
+            let is_known = ground.rows.contains(&row[..]) || ground.missing.contains(&row[..]);
+            if !is_known && self.missing.insert(row.to_vec()) {
                 self.asked_bytes += ROW_BYTES + row.len();
             }
         }
