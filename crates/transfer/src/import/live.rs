@@ -55,29 +55,17 @@ struct Live<'i> {
 /// the snapshot had been whole.
 pub async fn import_live(import: &Import, source: &Address, mut stop: watch::Receiver<bool>) -> Result<Position> {
     let target = Target { stop: Some(stop.clone()), ..import.target.clone() };
-    let import = &Import { target, ..import.clone() };
-    let mut connection = import.target.connect().await?;
-    let value_bytes_max = import.target.value_bytes_max(&mut connection).await?;
-    let partitions = Partitions::new(import.target.partitions(&mut connection).await?);
-    let mut steps = Steps::new(&import.target, &import.tally, partitions);
-    let position = steps.resume_point().await?;
-    // An import that goes on knows no more of the source than the one before it did.
-    let now_ms = import.clock.unix_ms();
-    let in_step_ms = position.as_ref().map(|position| position.in_step_ms).filter(|&at_ms| at_ms > 0);
-    import.tally.in_step_ms.store(in_step_ms.unwrap_or(now_ms).min(now_ms), Ordering::Relaxed);
-    let import = &pausing_expiry(import, &mut connection).await?;
-    steps.target = import.target.clone();
-    drop(connection);
-    let heard = import.clock.now();
+    let mut import = Import { target, ..import.clone() };
+    let preparing = prepare(&mut import);
+    let (steps, position, value_bytes_max) = match select(pin!(preparing), pin!(stop.wait_for(|&stop| stop))).await {
+        Either::Left((prepared, _)) => prepared?,
+        Either::Right(_) => {
+            return Err(Failure::new("interrupted before the import began: start the same command again"));
+        }
+    };
+    let (import, heard) = (&import, import.clock.now());
     let mut live =
         Live { import, source, steps, position, has_begun: false, heard, broken_snapshots: 0, value_bytes_max };
-    if live.position.is_some() {
-        live.check_choice().await?;
-    } else {
-        // If only some partitions have marks, an import ended just after it had emptied the tenant.
-        live.steps.end().await?;
-        import.check_empty().await?;
-    }
     // Tasks of a set end also if this future is dropped.
     let mut tasks = JoinSet::new();
     tasks.spawn(crate::source::watch(source.clone(), Arc::clone(&import.tally), Arc::clone(&import.clock)));
@@ -96,8 +84,49 @@ pub async fn import_live(import: &Import, source: &Address, mut stop: watch::Rec
     Ok(position)
 }
 
-/// The import, which pauses the tenant's expiry until it is in step, if the server can do that.
-async fn pausing_expiry(import: &Import, connection: &mut Connection) -> Result<Import> {
+/// Prepares the tenant, and pauses its expiry. Gives how steps are done, the position of an import that was here
+/// before, and the bytes of the longest value that the tenant takes.
+///
+/// # Errors
+/// The tenant refuses, or has keys, or another import is under way in it.
+async fn prepare(import: &mut Import) -> Result<(Steps, Option<Position>, usize)> {
+    let mut connection = import.target.connect().await?;
+    let value_bytes_max = import.target.value_bytes_max(&mut connection).await?;
+    let partitions = Partitions::new(import.target.partitions(&mut connection).await?);
+    let mut steps = Steps::new(&import.target, &import.tally, partitions);
+    let position = steps.resume_point().await?;
+    // An import that goes on knows no more of the source than the one before it did.
+    let now_ms = import.clock.unix_ms();
+    let in_step_ms = position.as_ref().map(|position| position.in_step_ms).filter(|&at_ms| at_ms > 0);
+    import.tally.in_step_ms.store(in_step_ms.unwrap_or(now_ms).min(now_ms), Ordering::Relaxed);
+    pause_expiry(import, &mut connection).await?;
+    steps.target = import.target.clone();
+    drop(connection);
+    if position.is_some() {
+        check_choice(import, &mut steps).await?;
+    } else {
+        // If only some partitions have marks, an import ended just after it had emptied the tenant.
+        steps.end().await?;
+        import.check_empty().await?;
+    }
+    Ok((steps, position, value_bytes_max))
+}
+
+/// Refuses to go on with an import of other databases: what that one has left out would be missing.
+async fn check_choice(import: &Import, steps: &mut Steps) -> Result {
+    let (first, numbers) = (import.choice.first(), import.choice.numbers());
+    let chosen = steps.chosen().await?;
+    match chosen {
+        Some(chosen) if chosen != numbers => Err(Failure::new(format!(
+            "an import of the databases {chosen} was under way in this tenant, and this one is of {numbers}: say the \
+             same --db, or empty the tenant with FLUSHALL, and start again"
+        ))),
+        _ => steps.choose(first, numbers).await,
+    }
+}
+
+/// Pauses the tenant's expiry until the import is in step, if the server can do that.
+async fn pause_expiry(import: &mut Import, connection: &mut Connection) -> Result {
     let expiry_pause = ExpiryPause::new(&import.tally);
     let refused = expiry_pause.try_begin(connection).await?;
     if let Some(error) = &refused {
@@ -106,8 +135,8 @@ async fn pausing_expiry(import: &Import, connection: &mut Connection) -> Result<
              may be lost"
         ));
     }
-    let expiry_pause = refused.is_none().then(|| Arc::new(expiry_pause));
-    Ok(Import { target: Target { expiry_pause, ..import.target.clone() }, ..import.clone() })
+    import.target.expiry_pause = refused.is_none().then(|| Arc::new(expiry_pause));
+    Ok(())
 }
 
 impl Live<'_> {
@@ -158,19 +187,6 @@ impl Live<'_> {
             }
             wait_ms = (wait_ms * 2).min(5_000);
             is_first = false;
-        }
-    }
-
-    /// Refuses to go on with an import of other databases: what that one has left out would be missing.
-    async fn check_choice(&mut self) -> Result {
-        let (first, numbers) = (self.import.choice.first(), self.import.choice.numbers());
-        let chosen = self.steps.chosen().await?;
-        match chosen {
-            Some(chosen) if chosen != numbers => Err(Failure::new(format!(
-                "an import of the databases {chosen} was under way in this tenant, and this one is of {numbers}: say the \
-                 same --db, or empty the tenant with FLUSHALL, and start again"
-            ))),
-            _ => self.steps.choose(first, numbers).await,
         }
     }
 

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 use weir_io::Clock;
 
 use super::{Reply, ReplyEnd, Requests, Verdict, is_full, judge, take_reply};
 use crate::address::Address;
 use crate::failure::{Failure, Result};
-use crate::within::{pause, within};
+use crate::within::{pause, unless_told, within};
 
 /// Longest time until a server takes a connection, in seconds.
 const CONNECT_SECONDS: u64 = 10;
@@ -25,6 +26,8 @@ pub struct Connection {
     /// Bytes that were received; from `start` on they were not looked at yet.
     received: Vec<u8>,
     start: usize,
+    /// Becomes true when the work is told to end: then a server that does not answer is not waited for.
+    stop: Option<watch::Receiver<bool>>,
 }
 
 impl Connection {
@@ -40,7 +43,7 @@ impl Connection {
         };
         let stream =
             within(clock, CONNECT_SECONDS, "connecting", connect).await.map_err(|failure| failure.of(address))?;
-        let mut connection = Self { stream, clock: Arc::clone(clock), received: Vec::new(), start: 0 };
+        let mut connection = Self { stream, clock: Arc::clone(clock), received: Vec::new(), start: 0, stop: None };
         if !address.password.is_empty() || !address.user.is_empty() {
             let words: &[&[u8]] = match address.user.is_empty() {
                 true => &[b"AUTH", address.password.as_bytes()],
@@ -52,6 +55,11 @@ impl Connection {
             }
         }
         Ok(connection)
+    }
+
+    /// From the moment when `stop` becomes true, answers are waited for no longer than a second.
+    pub fn heed(&mut self, stop: Option<watch::Receiver<bool>>) {
+        self.stop = stop;
     }
 
     /// Sends one request, and gives the reply.
@@ -147,8 +155,9 @@ impl Connection {
         skipped: usize,
         each: impl FnMut(Reply) -> Result,
     ) -> Result {
-        let clock = Arc::clone(&self.clock);
-        within(&clock, ANSWER_SECONDS, "a reply", self.exchange_now(requests, skipped, each)).await
+        let (clock, stop) = (Arc::clone(&self.clock), self.stop.clone());
+        let exchanged = within(&clock, ANSWER_SECONDS, "a reply", self.exchange_now(requests, skipped, each));
+        unless_told(&clock, stop, exchanged).await
     }
 
     async fn exchange_now(

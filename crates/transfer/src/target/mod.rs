@@ -15,7 +15,7 @@ use weir_io::Clock;
 use crate::address::Address;
 use crate::failure::{Failure, Result};
 use crate::resp::{Connection, Reply, Verdict, is_full, judge, request_len};
-use crate::within::{SECOND, pause};
+use crate::within::{SECOND, pause, unless_told};
 
 pub use self::batch::Batch;
 pub use self::breaks::Breaks;
@@ -43,7 +43,7 @@ pub struct Target {
     pub clock: Arc<dyn Clock>,
     /// How the tenant's expiry is paused; `None` = keys expire by its clock.
     pub expiry_pause: Option<Arc<ExpiryPause>>,
-    /// Becomes true when the work is told to end: then a target that is away is not waited for.
+    /// Becomes true when the work is told to end: then a target that is away, or does not answer, is not waited for.
     pub stop: Option<watch::Receiver<bool>>,
 }
 
@@ -69,7 +69,12 @@ impl Target {
     /// # Errors
     /// There is no server, or it refuses the login or the pause.
     pub async fn connect(&self) -> Result<Connection> {
+        unless_told(&self.clock, self.stop.clone(), self.connect_now()).await
+    }
+
+    async fn connect_now(&self) -> Result<Connection> {
         let mut connection = Connection::open(&self.address, &self.clock).await?;
+        connection.heed(self.stop.clone());
         match connection.call(&["PING"]).await? {
             Reply::Error(error) if error.starts_with("NOAUTH") => {
                 Err(Failure::new(format!("{}: a login is asked for ({error})", self.address)))

@@ -8,7 +8,9 @@ use weir_io::real::RealClock;
 use super::*;
 use crate::import::MARK;
 use crate::import::fake_tenant::FakeTenant;
+use crate::import::hasty_clock::HastyClock;
 use crate::import::partitions::Words;
+use crate::import::step::Step;
 use crate::resp::take_request;
 
 /// The position of an import that was killed.
@@ -136,5 +138,42 @@ fn an_import_that_is_interrupted_while_the_tenant_is_away_ends_and_can_be_starte
             assert!(failure.message.contains("goes on from there"), "{failure}");
             assert_eq!(mark(&tenant), Some(left_at()));
         }
+    });
+}
+
+/// Tells an import to end as soon as the tenant has been asked for something.
+async fn tell_when(mut silent: watch::Receiver<bool>, stop: &watch::Sender<bool>) {
+    silent.wait_for(|&silent| silent).await.expect("it is asked");
+    stop.send(true).expect("it runs");
+}
+
+#[test]
+fn an_import_that_is_interrupted_while_the_tenant_does_not_answer_ends_before_it_begins() {
+    in_runtime(async {
+        let (tenant, import) = tenant(None).await;
+        let (stop, stopped) = watch::channel(false);
+        let (silent, source) = (tenant.allow(0, 0), tenant.address.clone());
+        let (imported, ()) = tokio::join!(import_live(&import, &source, stopped), tell_when(silent, &stop));
+        let failure = imported.expect_err("nobody answers");
+        assert!(failure.message.contains("start the same command again"), "{failure}");
+    });
+}
+
+#[test]
+fn a_step_that_the_tenant_does_not_answer_ends_once_the_import_is_told_to() {
+    in_runtime(async {
+        let tenant = FakeTenant::start(1).await;
+        let (stop, stopped) = watch::channel(false);
+        // On this clock an answer may take as long as it likes.
+        let target = Target { stop: Some(stopped), ..Target::new(tenant.address.clone(), HastyClock::new()) };
+        let mut steps = Steps::new(&target, &Arc::default(), Partitions::new(1));
+        steps.begin(0, &left_at()).await.expect("it is there");
+        let silent = tenant.allow(0, 0);
+        let end = Position { offset: 200, ..left_at() };
+        let commands = vec![(["SET", "a", "1"].map(|word| word.as_bytes().to_vec()).to_vec(), 200)];
+        let step = Step { commands, ..Step::default() };
+        let (applied, ()) = tokio::join!(steps.apply(&step, &end), tell_when(silent, &stop));
+        let failure = applied.expect_err("nobody answers");
+        assert!(failure.message.contains("told to end"), "{failure}");
     });
 }
