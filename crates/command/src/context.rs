@@ -12,11 +12,12 @@ use weir_model::parts::Head;
 use weir_model::{BatchMark, Change, Content, Databases, KEY_BYTES_MAX, Row, StringRow, VALUE_BYTES_MAX};
 
 use crate::draft::Draft;
-use crate::error::{KEY_TOO_LONG, Outcome, REPLY_TOO_LONG, TOO_LONG, WRONG_TYPE};
+use crate::error::{Error, KEY_TOO_LONG, Outcome, REPLY_TOO_LONG, TOO_LONG, WRONG_TYPE};
 use crate::events::Classes;
 use crate::host::Host;
 use crate::in_hand::letting_go;
 use crate::reply::{FLUSH_BYTES, Replies};
+use crate::room::Room;
 use crate::rows::{Moment, Read, Rows, Waiting};
 use crate::table::Command;
 
@@ -214,6 +215,11 @@ impl<'a> Context<'a> {
     /// It is too long.
     fn check_kept(&mut self) -> Outcome {
         if self.host.replies().is_too_long() { Err(REPLY_TOO_LONG) } else { Ok(()) }
+    }
+
+    /// Room for a result of `bytes_max`, which the command puts together in memory; beyond that, `too_large`.
+    pub(crate) fn room(&self, bytes_max: usize, too_large: Error) -> Room {
+        Room::new(bytes_max, too_large, self.host.results())
     }
 
     /// See [`Host::let_go`].

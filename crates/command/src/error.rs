@@ -178,6 +178,8 @@ pub const NO_SUCH_KEY: Error = Error::new("ERR no such key");
 pub const WRONG_TYPE: Error = Error::new("WRONGTYPE Operation against a key holding the wrong kind of value");
 pub const TOO_MANY_LONG: Error =
     Error::new("TRYAGAIN the tenant's commands have more than 256 MiB of long values in hand");
+pub const TOO_MANY_RESULTS: Error =
+    Error::new("TRYAGAIN the tenant's commands have more than 256 MiB of results in hand");
 pub const INVALID_CURSOR: Error = Error::new("ERR invalid cursor");
 pub const OLD_CURSOR: Error = Error::new("ERR invalid cursor: too old or unknown, start the scan again at 0");
 pub const DB_INDEX: Error = Error::new("ERR DB index is out of range");

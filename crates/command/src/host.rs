@@ -1,11 +1,22 @@
 //! The host of a command: takes its answer, lends it memory, makes it wait, and lets others run.
 
+use std::sync::Arc;
+
 use weir_io::Yield;
 
 use crate::bill::Bill;
 use crate::error::Outcome;
 use crate::reply::Replies;
 use crate::rows::Waiting;
+
+/// A limit on what the commands of one tenant hold together of their results (S11).
+pub trait ResultLimit: Send + Sync {
+    /// Books `bytes` more; `false` if there is no room for them.
+    fn try_take(&self, bytes: usize) -> bool;
+
+    /// Gives back `bytes` that were booked.
+    fn give_back(&self, bytes: usize);
+}
 
 /// What a command needs of its surroundings besides its rows. A connection is one, and so is
 /// [`Headless`](crate::Headless).
@@ -30,6 +41,11 @@ pub trait Host: Send {
     /// # Errors
     /// The command holds other long values: waiting while it holds them could last for ever.
     fn hold(&mut self, bytes: usize) -> Waiting<'_, Outcome>;
+
+    /// The limit on results that the command's tenant has; `None` if the caller of the command bounds them.
+    fn results(&self) -> Option<Arc<dyn ResultLimit>> {
+        None
+    }
 
     /// The command holds no values any more, except those in its answer.
     fn let_go(&mut self);

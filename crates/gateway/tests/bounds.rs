@@ -276,6 +276,48 @@ fn s11_who_reads_is_never_cut_and_who_does_not_holds_up_the_others_for_a_minute_
 }
 
 #[test]
+fn s11_results_that_nobody_takes_are_bounded() {
+    let weir = start();
+    let mut client = weir.connect();
+    let (value, name) = ("v".repeat(1_000_000), "n".repeat(60_000));
+    for number in 1..=60 {
+        assert_eq!(client.ask(&["RPUSH", "list", &value]), format!(":{number}\r\n").into_bytes());
+    }
+    for number in 0..500 {
+        let member = format!("{number}{name}");
+        assert_eq!(client.ask(&["SADD", "set", &member]), b":1\r\n");
+        assert_eq!(client.ask(&["GEOADD", "zset", "1", "1", &member]), b":1\r\n");
+    }
+    // From the first byte of the answer on, each of them has 60 MB in hand.
+    let mut deaf: Vec<Client> = (0..4).map(|_| weir.connect()).collect();
+    for one in &mut deaf {
+        one.send(&encode(&["SORT", "list", "BY", "nosort"]));
+        assert_eq!(one.stream.peek(&mut [0]).expect("an answer"), 1);
+    }
+    let large = [
+        "SORT list BY nosort",
+        "SUNION set",
+        "SUNIONSTORE other set",
+        "SRANDMEMBER set 499",
+        "ZUNION 1 zset",
+        "ZINTER 1 zset",
+        "ZRANDMEMBER zset 499",
+        "ZRANGESTORE other zset 0 -1",
+        "GEOSEARCH zset FROMLONLAT 1 1 BYRADIUS 10 km",
+    ];
+    for question in large {
+        let reply = client.say(question);
+        assert!(reply.starts_with("-TRYAGAIN the tenant's commands have more"), "{question}: {}", reply.len());
+    }
+    assert_eq!(client.say("SORT list BY nosort LIMIT 0 0"), "*0\r\n");
+    drop(deaf);
+    while client.say(large[0]).starts_with("-TRYAGAIN") {}
+    for question in large {
+        assert!(!client.say(question).starts_with('-'), "{question}");
+    }
+}
+
+#[test]
 fn s11_a_command_holds_only_the_values_that_it_has_in_hand() {
     let weir = Running::start(Settings { threads: 2, ..Settings::default() });
     let mut clients = with_long_value(&weir, 5);

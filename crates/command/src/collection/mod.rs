@@ -36,6 +36,7 @@ use weir_model::parts::{Head, Life, Packed, PackedPart, RowType};
 use weir_model::{Content, Row};
 
 pub use self::members::Member;
+pub use self::random::room_to_choose;
 pub use self::rescored::{AT_ONCE_BYTES_MAX, NOT_A_SCORE, TOO_MANY_AT_ONCE, stored_one_by_one, weight};
 pub use self::scored::{Scored, ScoredPage, ScoredRef, Stretch, above, place, score_in};
 pub use self::sets::NUMBERS_MAX;

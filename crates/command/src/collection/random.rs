@@ -17,6 +17,7 @@ use weir_model::parts::{RowType, place_of};
 use super::{Collection, Member};
 use crate::context::Context;
 use crate::error::{Error, Outcome};
+use crate::room::Room;
 use crate::turn::{end_turn, end_turn_of};
 
 /// One of this many members behind a random place is taken: the more there are, the less gaps matter.
@@ -37,6 +38,11 @@ const CHOSEN_BYTES_MAX: usize = 64 << 20;
 const MEMBER_BYTES: usize = 96;
 /// The error for more bytes than that.
 const TOO_MANY: Error = Error::new("ERR more than 64 MiB of members: ask for fewer at a time");
+
+/// Room for the members that a command chooses.
+pub fn room_to_choose(cx: &Context<'_>) -> Room {
+    cx.room(CHOSEN_BYTES_MAX, TOO_MANY)
+}
 
 impl Collection<'_> {
     /// A random member; `None` if there is none.
@@ -60,11 +66,11 @@ impl Collection<'_> {
     ///
     /// # Errors
     /// The members cannot be read, or are too many.
-    pub async fn random_members(&self, cx: &mut Context<'_>, count: u64) -> Outcome<Vec<Member>> {
+    pub async fn random_members(&self, cx: &mut Context<'_>, count: u64, room: &mut Room) -> Outcome<Vec<Member>> {
         if self.packed().is_some() || count.saturating_mul(FEW) >= self.len() {
-            return self.sample(cx, count).await;
+            return self.sample(cx, count, room).await;
         }
-        let (mut found, mut names, mut bytes) = (Vec::new(), BTreeSet::new(), 0);
+        let (mut found, mut names) = (Vec::new(), BTreeSet::new());
         for tried in 0_usize.. {
             if found.len() as u64 == count {
                 break;
@@ -72,7 +78,7 @@ impl Collection<'_> {
             end_turn_of(cx.yields(), TURN_MEMBERS, tried).await;
             let Some(member) = self.random_member(cx).await? else { break };
             if names.insert(member.name.clone()) {
-                grow(&mut bytes, &member)?;
+                room.take(size(&member))?;
                 found.push(member);
             }
         }
@@ -80,20 +86,20 @@ impl Collection<'_> {
     }
 
     /// Goes through all members, and keeps `count` of them, each with the same chance.
-    async fn sample(&self, cx: &mut Context<'_>, count: u64) -> Outcome<Vec<Member>> {
+    async fn sample(&self, cx: &mut Context<'_>, count: u64, room: &mut Room) -> Outcome<Vec<Member>> {
         let mut rng = Rng::new(cx.random());
-        let (mut kept, mut met, mut from, mut bytes): (Vec<Member>, _, _, _) = (Vec::new(), 0, Some(0), 0);
+        let (mut kept, mut met, mut from): (Vec<Member>, _, _) = (Vec::new(), 0, Some(0));
         while let Some(place) = from {
             let page = self.members_from(cx, place, NEAR_MEMBERS * NEAR_MEMBERS).await?;
             from = page.next;
             for member in page.members {
                 met += 1;
                 if (kept.len() as u64) < count {
-                    grow(&mut bytes, &member)?;
+                    room.take(size(&member))?;
                     kept.push(member);
                 } else if let Some(slot) = kept.get_mut(rng.below(met) as usize) {
-                    grow(&mut bytes, &member)?;
-                    bytes -= size(slot);
+                    room.take(size(&member))?;
+                    room.give_back(size(slot));
                     *slot = member;
                 }
             }
@@ -137,11 +143,11 @@ impl Collection<'_> {
     ///
     /// # Errors
     /// The members cannot be read, or are too many.
-    pub async fn pop_members(&mut self, cx: &mut Context<'_>, count: u64) -> Outcome<Vec<Member>> {
+    pub async fn pop_members(&mut self, cx: &mut Context<'_>, count: u64, room: &mut Room) -> Outcome<Vec<Member>> {
         let popped = match self.packed() {
             Some(_) if count == 1 => self.random_member(cx).await?.into_iter().collect(),
-            Some(_) => self.random_members(cx, count).await?,
-            None => self.members_round(cx, count).await?,
+            Some(_) => self.random_members(cx, count, room).await?,
+            None => self.members_round(cx, count, room).await?,
         };
         for (index, member) in popped.iter().enumerate() {
             end_turn(cx.yields(), index).await;
@@ -151,11 +157,11 @@ impl Collection<'_> {
     }
 
     /// The `count` members of a large set that are to be popped next.
-    async fn members_round(&mut self, cx: &mut Context<'_>, count: u64) -> Outcome<Vec<Member>> {
+    async fn members_round(&mut self, cx: &mut Context<'_>, count: u64, room: &mut Room) -> Outcome<Vec<Member>> {
         // Starts behind the last popped member. Others at the same place, which are rare, wait for the next round.
         let start = self.popped().map(|place| place.wrapping_add(1));
         let start = start.unwrap_or_else(|| Rng::new(cx.random()).next_u64() as u32);
-        let (mut found, mut bytes): (Vec<Member>, _) = (Vec::new(), 0);
+        let mut found: Vec<Member> = Vec::new();
         let mut names = BTreeSet::new();
         for from in [start, 0] {
             let mut next = Some(from);
@@ -164,7 +170,7 @@ impl Collection<'_> {
                 let page = self.members_from(cx, from, wanted).await?;
                 for member in page.members.into_iter().take(wanted) {
                     if names.insert(member.name.clone()) {
-                        grow(&mut bytes, &member)?;
+                        room.take(size(&member))?;
                         found.push(member);
                     }
                 }
@@ -190,12 +196,6 @@ impl Collection<'_> {
         self.head.detail = [&[large][..], &place.to_be_bytes()].concat();
         self.is_changed = true;
     }
-}
-
-/// Adds the size of `member` to `bytes`.
-fn grow(bytes: &mut usize, member: &Member) -> Outcome {
-    *bytes += size(member);
-    if *bytes > CHOSEN_BYTES_MAX { Err(TOO_MANY) } else { Ok(()) }
 }
 
 fn size(member: &Member) -> usize {

@@ -13,6 +13,7 @@ use crate::error::{Error, Outcome, SYNTAX};
 use crate::float::parse_f64;
 use crate::geo::{Place, Shape};
 use crate::keyword::lower;
+use crate::room::Room;
 use crate::turn::sort_in_turns;
 
 const NO_MEMBER: Error = Error::new("ERR could not decode requested zset member");
@@ -202,10 +203,10 @@ impl<'a> Query<'a> {
     }
 
     /// The members that are found in `zset`, in the order that was asked for.
-    async fn run(&self, cx: &mut Context<'_>, zset: &Collection<'_>) -> Outcome<Vec<Found>> {
+    async fn run(&self, cx: &mut Context<'_>, zset: &Collection<'_>, room: &mut Room) -> Outcome<Vec<Found>> {
         let Some((center, (shape, _))) = self.center.zip(self.shape) else { return Ok(Vec::new()) };
         let enough = if self.any { usize::try_from(self.count).unwrap_or(usize::MAX) } else { usize::MAX };
-        let (mut found, mut bytes) = (Vec::new(), 0);
+        let mut found = Vec::new();
         for (from, to) in shape.scores(center) {
             let stretch = Stretch { from: collection::place(from, b""), to: Some(collection::place(to, b"")) };
             let mut left = Some(stretch).filter(|_| found.len() < enough);
@@ -217,10 +218,7 @@ impl<'a> Query<'a> {
                     let Some(distance) = shape.distance(center, place).filter(|_| found.len() < enough) else {
                         continue;
                     };
-                    bytes += weight(&member.name);
-                    if bytes > AT_ONCE_BYTES_MAX {
-                        return Err(TOO_MANY_AT_ONCE);
-                    }
+                    room.take(weight(&member.name))?;
                     found.push(Found { member, place, distance });
                 }
                 cx.yields().now().await;
@@ -274,8 +272,9 @@ async fn search(cx: &mut Context<'_>, args: Args<'_>, kind: Kind) -> Outcome {
     let key = args.at(if kind == Kind::SearchStore { 2 } else { 1 });
     let zset = zset(cx, key).await?;
     let query = Query::parse(cx, args, kind, zset.as_ref()).await?;
+    let mut room = cx.room(AT_ONCE_BYTES_MAX, TOO_MANY_AT_ONCE);
     let found = match &zset {
-        Some(zset) => query.run(cx, zset).await?,
+        Some(zset) => query.run(cx, zset, &mut room).await?,
         None => Vec::new(),
     };
     let Some(target) = query.store else { return query.answer(cx, &found).await };

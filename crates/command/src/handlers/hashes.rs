@@ -6,7 +6,7 @@ use super::members::signed_count;
 use super::numbers::EXTENDED_FRACTIONS;
 use super::{integer, members};
 use crate::args::Args;
-use crate::collection::{Collection, Member};
+use crate::collection::{Collection, Member, room_to_choose};
 use crate::context::Context;
 use crate::error::{Error, NOT_A_FLOAT, NOT_A_NUMBER, Outcome, SYNTAX, WOULD_OVERFLOW};
 use crate::extended::Extended;
@@ -280,7 +280,8 @@ pub async fn hrandfield(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     };
     let elements = |count: usize| if with_values && !is_paired { count * 2 } else { count };
     if count > 0 {
-        let members = hash.random_members(cx, count as u64).await?;
+        let mut room = room_to_choose(cx);
+        let members = hash.random_members(cx, count as u64, &mut room).await?;
         cx.replies().array(elements(members.len()));
         for member in &members {
             tell(cx.replies(), member);

@@ -13,6 +13,7 @@ use crate::context::Context;
 use crate::error::{Error, Outcome, SYNTAX};
 use crate::number::{parse_i64, push_i64};
 use crate::reply::Replies;
+use crate::room::Room;
 use crate::turn::end_turn;
 
 /// Most bytes of a result.
@@ -32,17 +33,22 @@ pub struct Answer {
     count: usize,
     /// The members as numbers, as long as Redis would keep them as whole numbers: then they are answered in order.
     numbers: Option<Vec<i64>>,
+    room: Room,
 }
 
 impl Answer {
     /// An answer without members.
-    pub fn new() -> Self {
-        Self { numbers: Some(Vec::new()), ..Self::in_any_order() }
+    pub fn new(cx: &Context<'_>) -> Self {
+        Self { numbers: Some(Vec::new()), ..Self::in_any_order(cx) }
     }
 
     /// An answer whose members are told in the order in which they come.
-    pub fn in_any_order() -> Self {
-        Self { replies: Replies::default(), count: 0, numbers: None }
+    pub fn in_any_order(cx: &Context<'_>) -> Self {
+        Self::within(cx.room(RESULT_BYTES_MAX, TOO_LARGE))
+    }
+
+    fn within(room: Room) -> Self {
+        Self { replies: Replies::default(), count: 0, numbers: None, room }
     }
 
     /// Adds a member.
@@ -57,9 +63,10 @@ impl Answer {
             }
             _ => None,
         };
+        let before = self.replies.len();
         self.replies.bulk(member);
         self.count += 1;
-        if self.replies.len() > RESULT_BYTES_MAX { Err(TOO_LARGE) } else { Ok(()) }
+        self.room.take(self.replies.len() - before)
     }
 
     /// Writes the answer.
@@ -78,17 +85,21 @@ impl Answer {
 }
 
 /// The names of members that are to be stored, one behind the other.
-#[derive(Default)]
 struct Names {
     bytes: Vec<u8>,
     ends: Vec<usize>,
+    room: Room,
 }
 
 impl Names {
+    fn within(room: Room) -> Self {
+        Self { bytes: Vec::new(), ends: Vec::new(), room }
+    }
+
     fn push(&mut self, name: &[u8]) -> Outcome {
         self.bytes.extend_from_slice(name);
         self.ends.push(self.bytes.len());
-        if self.bytes.len() + PART_BYTES * self.ends.len() > RESULT_BYTES_MAX { Err(TOO_LARGE) } else { Ok(()) }
+        self.room.take(name.len() + PART_BYTES)
     }
 
     fn iter(&self) -> impl Iterator<Item = &[u8]> {
@@ -201,7 +212,7 @@ impl Operation {
     /// Answers with the result for the keys from word 1 on.
     async fn answer(self, cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         let sets = sets(cx, args.iter_from(1)).await?;
-        let mut answer = Answer::new();
+        let mut answer = Answer::new(cx);
         self.each(cx, &sets, |member| answer.push(member).map(|()| true)).await?;
         answer.tell(cx);
         Ok(())
@@ -217,7 +228,7 @@ impl Operation {
             }
             _ => false,
         };
-        let mut names = Names::default();
+        let mut names = Names::within(cx.room(RESULT_BYTES_MAX, TOO_LARGE));
         self.each(cx, &sets, |member| names.push(member).map(|()| true)).await?;
         let target = args.at(1);
         let is_there = cx.get(target).await?.is_some();
@@ -316,26 +327,30 @@ pub async fn sintercard(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 mod tests {
     use super::*;
 
+    fn room() -> Room {
+        Room::new(RESULT_BYTES_MAX, TOO_LARGE, None)
+    }
+
     #[test]
     fn a_result_is_bounded() {
         let member = vec![b'm'; 1 << 20];
-        let (mut answer, mut names) = (Answer::new(), Names::default());
+        let (mut answer, mut names) = (Answer::within(room()), Names::within(room()));
         // The overhead of each member counts, too: 64 of these members are more than 64 MiB.
         for _ in 0..63 {
             assert_eq!((answer.push(&member), names.push(&member)), (Ok(()), Ok(())));
         }
         assert_eq!((answer.push(&member), names.push(&member)), (Err(TOO_LARGE), Err(TOO_LARGE)));
-        let mut names = Names::default();
+        let mut names = Names::within(room());
         let pushed = std::iter::repeat_with(|| names.push(b"")).take_while(Result::is_ok).count();
         assert_eq!(pushed, RESULT_BYTES_MAX / PART_BYTES, "short members are not without end");
     }
 
     #[test]
     fn names_come_back_in_their_order() {
-        let mut names = Names::default();
+        let mut names = Names::within(room());
         let all: [&[u8]; 4] = [b"b", b"", b"aa", b""];
         all.iter().for_each(|name| names.push(name).expect("there is room"));
         assert!(names.iter().eq(all));
-        assert_eq!(Names::default().iter().count(), 0);
+        assert_eq!(Names::within(room()).iter().count(), 0);
     }
 }

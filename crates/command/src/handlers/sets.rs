@@ -5,7 +5,7 @@ use weir_model::parts::RowType;
 use super::members::{self, signed_count};
 use super::set_operations::Answer;
 use crate::args::Args;
-use crate::collection::{Collection, Member};
+use crate::collection::{Collection, Member, room_to_choose};
 use crate::context::Context;
 use crate::error::{Error, Outcome, SYNTAX};
 use crate::number::parse_i64;
@@ -88,7 +88,7 @@ async fn tell_all(cx: &mut Context<'_>, set: &Collection<'_>) -> Outcome {
 
 /// All members of `set` as a complete answer: none of it is sent before the command has ended.
 async fn gathered(cx: &mut Context<'_>, set: &Collection<'_>) -> Outcome<Answer> {
-    let (mut answer, mut from) = (Answer::new(), Some(0));
+    let (mut answer, mut from) = (Answer::new(cx), Some(0));
     while let Some(place) = from {
         let page = set.members_from(cx, place, PAGE_MEMBERS).await?;
         page.members.iter().try_for_each(|member| answer.push(&member.name))?;
@@ -140,7 +140,8 @@ pub async fn srandmember(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         cx.replies().array(set.len() as usize);
         return tell_all(cx, &set).await;
     }
-    let members = set.random_members(cx, count as u64).await?;
+    let mut room = room_to_choose(cx);
+    let members = set.random_members(cx, count as u64, &mut room).await?;
     cx.replies().array(members.len());
     tell_several(cx, &members).await
 }
@@ -191,8 +192,9 @@ pub async fn spop(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         answer.tell(cx);
         return Ok(());
     }
-    let members = set.pop_members(cx, count).await?;
-    let mut answer = Answer::in_any_order();
+    let mut room = room_to_choose(cx);
+    let members = set.pop_members(cx, count, &mut room).await?;
+    let mut answer = Answer::in_any_order(cx);
     for member in &members {
         answer.push(&member.name)?;
     }
@@ -206,7 +208,8 @@ async fn spop_one(cx: &mut Context<'_>, key: &[u8]) -> Outcome {
         cx.replies().null();
         return Ok(());
     };
-    let popped = set.pop_members(cx, 1).await?;
+    let mut room = room_to_choose(cx);
+    let popped = set.pop_members(cx, 1, &mut room).await?;
     cx.save(&mut set)?;
     tell_one(cx, popped.first());
     Ok(())

@@ -16,6 +16,7 @@ use crate::args::Args;
 use crate::collection::End;
 use crate::context::Context;
 use crate::error::{Error, Outcome};
+use crate::room::Room;
 use crate::turn::end_turn;
 
 /// Most bytes that are held at once: elements, what they are sorted by, what is answered for them, and the events that
@@ -26,19 +27,10 @@ const ELEMENT_BYTES: usize = 128;
 const TOO_MUCH: Error =
     Error::new("ERR SORT has at most 64 MB in hand: the elements, or what belongs to them, are more");
 
-/// How many more bytes may be held.
-struct Room(usize);
-
-impl Room {
-    fn take(&mut self, bytes: usize) -> Outcome {
-        self.0 = self.0.checked_sub(bytes).ok_or(TOO_MUCH)?;
-        Ok(())
-    }
-}
-
 pub async fn sort(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let options = Options::parse(args, true)?;
-    let told = sorted(cx, args.at(1), &options).await?;
+    let mut room = cx.room(IN_HAND_BYTES_MAX, TOO_MUCH);
+    let told = sorted(cx, args.at(1), &options, &mut room).await?;
     match options.store {
         None => tell(cx, told).await,
         Some(target) => store(cx, target, told).await,
@@ -47,13 +39,18 @@ pub async fn sort(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 pub async fn sort_ro(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let options = Options::parse(args, false)?;
-    let told = sorted(cx, args.at(1), &options).await?;
+    let mut room = cx.room(IN_HAND_BYTES_MAX, TOO_MUCH);
+    let told = sorted(cx, args.at(1), &options, &mut room).await?;
     tell(cx, told).await
 }
 
 /// What is answered for the row of `key`, in order; `None` where another key has no value.
-async fn sorted(cx: &mut Context<'_>, key: &[u8], options: &Options<'_>) -> Outcome<Vec<Option<Value>>> {
-    let mut room = Room(IN_HAND_BYTES_MAX);
+async fn sorted(
+    cx: &mut Context<'_>,
+    key: &[u8],
+    options: &Options<'_>,
+    room: &mut Room,
+) -> Outcome<Vec<Option<Value>>> {
     if !cx.is_of_one_moment() && options.names_others() {
         cx.hold_moment(key).await?;
     }
@@ -67,10 +64,10 @@ async fn sorted(cx: &mut Context<'_>, key: &[u8], options: &Options<'_>) -> Outc
     };
     let range = options.range(row.len());
     let elements = match by {
-        By::Nothing => elements::in_their_order(cx, &row, range, options.descending, &mut room).await?,
+        By::Nothing => elements::in_their_order(cx, &row, range, options.descending, room).await?,
         by => {
-            let elements = elements::all(cx, &row, &mut room).await?;
-            let elements = order::sort(cx, elements, by, options.descending, &mut room).await?;
+            let elements = elements::all(cx, &row, room).await?;
+            let elements = order::sort(cx, elements, by, options.descending, room).await?;
             elements.into_iter().skip(range.start).take(range.len()).collect()
         }
     };
@@ -84,7 +81,7 @@ async fn sorted(cx: &mut Context<'_>, key: &[u8], options: &Options<'_>) -> Outc
         for pattern in &options.get {
             // Not only the elements may be many, but also the keys for each of them.
             end_turn(cx.yields(), told.len()).await;
-            let value = pattern.look_up(cx, element, &mut room).await?;
+            let value = pattern.look_up(cx, element, room).await?;
             room.take(ELEMENT_BYTES + value.as_ref().map_or(0, |value| value.len()))?;
             told.push(value);
         }

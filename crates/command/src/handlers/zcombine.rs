@@ -12,6 +12,7 @@ use crate::context::Context;
 use crate::error::{Error, Outcome, SYNTAX};
 use crate::float::parse_f64;
 use crate::keyword::lower;
+use crate::room::Room;
 use crate::turn::end_turn;
 
 const NOT_A_WEIGHT: Error = Error::new("ERR weight value is not a float");
@@ -158,26 +159,26 @@ impl<'k> Query<'k> {
     }
 
     /// The result, in no order.
-    async fn run(mut self, cx: &mut Context<'_>) -> Outcome<Vec<Scored>> {
+    async fn run(mut self, cx: &mut Context<'_>, room: &mut Room) -> Outcome<Vec<Scored>> {
         if self.combine != Combine::Diff {
             // As Redis does. In another order, sums of more than two numbers may differ.
             self.inputs.sort_by_key(Input::len);
         }
-        let (mut found, mut bytes) = (Vec::new(), 0);
         if self.combine == Combine::Union {
-            return self.union(cx).await;
+            return self.union(cx, room).await;
         }
+        let mut found = Vec::new();
         self.sieve(cx, |member| {
-            bytes += weight(&member.name);
+            room.take(weight(&member.name))?;
             found.push(member);
-            if bytes > AT_ONCE_BYTES_MAX { Err(TOO_MANY_AT_ONCE) } else { Ok(()) }
+            Ok(())
         })
         .await?;
         Ok(found)
     }
 
-    async fn union(self, cx: &mut Context<'_>) -> Outcome<Vec<Scored>> {
-        let (mut found, mut bytes, mut met) = (BTreeMap::<Vec<u8>, f64>::new(), 0, 0);
+    async fn union(self, cx: &mut Context<'_>, room: &mut Room) -> Outcome<Vec<Scored>> {
+        let (mut found, mut met) = (BTreeMap::<Vec<u8>, f64>::new(), 0);
         for input in &self.inputs {
             let mut left = Some(0);
             while let Some(from) = left {
@@ -190,10 +191,7 @@ impl<'k> Query<'k> {
                         *known = self.aggregate.of(*known, score);
                         continue;
                     }
-                    bytes += weight(&member.name);
-                    if bytes > AT_ONCE_BYTES_MAX {
-                        return Err(TOO_MANY_AT_ONCE);
-                    }
+                    room.take(weight(&member.name))?;
                     found.insert(member.name, score);
                 }
                 cx.yields().now().await;
@@ -254,7 +252,8 @@ fn number(score: f64) -> f64 {
 async fn answer(cx: &mut Context<'_>, args: Args<'_>, combine: Combine, name: &str) -> Outcome {
     let query = Query::parse(cx, args, combine, 1, name).await?;
     let with_scores = query.with_scores;
-    let members = query.run(cx).await?;
+    let mut room = cx.room(AT_ONCE_BYTES_MAX, TOO_MANY_AT_ONCE);
+    let members = query.run(cx, &mut room).await?;
     let members = sort(cx, members).await;
     begin(cx.replies(), members.len(), with_scores);
     for page in members.chunks(PAGE_MEMBERS) {
@@ -267,7 +266,8 @@ async fn answer(cx: &mut Context<'_>, args: Args<'_>, combine: Combine, name: &s
 
 async fn answer_stored(cx: &mut Context<'_>, args: Args<'_>, combine: Combine, name: &str) -> Outcome {
     let query = Query::parse(cx, args, combine, 2, name).await?;
-    let members = query.run(cx).await?;
+    let mut room = cx.room(AT_ONCE_BYTES_MAX, TOO_MANY_AT_ONCE);
+    let members = query.run(cx, &mut room).await?;
     let members = sort(cx, members).await;
     store(cx, args.at(1), &members).await
 }

@@ -8,11 +8,17 @@ use crate::collection::{AT_ONCE_BYTES_MAX, Collection, Scored, Stretch, TOO_MANY
 use crate::context::Context;
 use crate::error::{Error, Outcome, SYNTAX};
 use crate::keyword::lower;
+use crate::room::Room;
 use crate::turn::end_turn;
 
 const NOT_POSITIVE: Error = Error::new("ERR value is out of range, must be positive");
 const NO_KEYS: Error = Error::new("ERR numkeys should be greater than 0");
 const NO_COUNT: Error = Error::new("ERR count should be greater than 0");
+
+/// Room for the members that a command takes out.
+fn room_to_take(cx: &Context<'_>) -> Room {
+    cx.room(AT_ONCE_BYTES_MAX, TOO_MANY_AT_ONCE)
+}
 
 /// Takes out up to `count` members of `zset`, the row of `key`, the last ones first if `from_end` is set.
 async fn take(
@@ -21,19 +27,17 @@ async fn take(
     mut zset: Collection<'_>,
     from_end: bool,
     count: u64,
+    room: &mut Room,
 ) -> Outcome<Vec<Scored>> {
     let count = usize::try_from(count.min(zset.len())).unwrap_or(usize::MAX);
     let takes_all = count as u64 == zset.len();
-    let (mut taken, mut bytes, mut left) = (Vec::new(), 0, Some(Stretch::ALL));
+    let (mut taken, mut left) = (Vec::new(), Some(Stretch::ALL));
     while let Some(stretch) = left.take_if(|_| taken.len() < count) {
         let missing = count - taken.len();
         // Also reads the next member, which is the outermost one afterwards.
         let (mut members, rest) = zset.scored_page(cx, stretch, from_end, missing.saturating_add(1)).await?;
         let next = if members.len() > missing { members.pop() } else { None };
-        bytes += members.iter().map(|member| weight(&member.name)).sum::<usize>();
-        if bytes > AT_ONCE_BYTES_MAX {
-            return Err(TOO_MANY_AT_ONCE);
-        }
+        room.take(members.iter().map(|member| weight(&member.name)).sum())?;
         if !takes_all {
             zset.remove_scored(cx, &members, next.as_ref()).await?;
             zset.count_some(cx).await?;
@@ -63,7 +67,8 @@ async fn pop(cx: &mut Context<'_>, args: Args<'_>, from_end: bool) -> Outcome {
         cx.replies().array(0);
         return Ok(());
     };
-    let members = take(cx, args.at(1), zset, from_end, count.unwrap_or(1)).await?;
+    let mut room = room_to_take(cx);
+    let members = take(cx, args.at(1), zset, from_end, count.unwrap_or(1), &mut room).await?;
     if count.is_none() {
         // In both protocols, one member and its score are a flat answer.
         cx.replies().array(2 * members.len());
@@ -115,7 +120,8 @@ pub async fn zmpop(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 pub(super) async fn pop_first(cx: &mut Context<'_>, key: &[u8], from_end: bool) -> Outcome<Option<Scored>> {
     let found = zset(cx, key).await;
     let Some(zset) = cx.or_pass_over(found)? else { return Ok(None) };
-    Ok(take(cx, key, zset, from_end, 1).await?.pop())
+    let mut room = room_to_take(cx);
+    Ok(take(cx, key, zset, from_end, 1, &mut room).await?.pop())
 }
 
 /// Runs the words of a `ZMPOP` from word `at` on, which is the number of its keys; `false` if all sets are empty.
@@ -128,7 +134,8 @@ pub(super) async fn zmpop_from(cx: &mut Context<'_>, args: Args<'_>, at: usize) 
         end_turn(cx.yields(), index).await;
         let found = zset(cx, key).await;
         let Some(zset) = cx.or_pass_over(found)? else { continue };
-        let members = take(cx, key, zset, from_end, count).await?;
+        let mut room = room_to_take(cx);
+        let members = take(cx, key, zset, from_end, count, &mut room).await?;
         let replies = cx.replies();
         replies.array(2);
         replies.bulk(key);

@@ -253,16 +253,13 @@ pub(super) async fn store(cx: &mut Context<'_>, key: &[u8], members: &[Scored]) 
 
 pub async fn zrangestore(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let query = Query::parse(args, 2, None, None, false)?;
-    let mut found: Vec<Scored> = Vec::new();
+    let (mut found, mut room) = (Vec::<Scored>::new(), cx.room(AT_ONCE_BYTES_MAX, TOO_MANY_AT_ONCE));
     if let Some(zset) = zset(cx, query.key).await? {
-        let (mut left, mut bytes) = (query.stretch(cx, &zset).await?, 0);
+        let mut left = query.stretch(cx, &zset).await?;
         while let Some(stretch) = left.take_if(|_| (found.len() as u64) < query.limit()) {
             let missing = usize::try_from(query.limit() - found.len() as u64).unwrap_or(usize::MAX);
             let (members, rest) = zset.scored_page(cx, stretch, query.reverse, missing).await?;
-            bytes += members.iter().map(|member| weight(&member.name)).sum::<usize>();
-            if bytes > AT_ONCE_BYTES_MAX {
-                return Err(TOO_MANY_AT_ONCE);
-            }
+            room.take(members.iter().map(|member| weight(&member.name)).sum())?;
             found.extend(members);
             left = rest;
             cx.end_step(left.is_some() && (found.len() as u64) < query.limit()).await;

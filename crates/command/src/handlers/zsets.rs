@@ -5,7 +5,7 @@ use weir_model::parts::{RowType, score_of};
 use super::members;
 use super::members::signed_count;
 use crate::args::Args;
-use crate::collection::{Collection, Member, NOT_A_SCORE, Scored, place, score_in};
+use crate::collection::{Collection, Member, NOT_A_SCORE, Scored, place, room_to_choose, score_in};
 use crate::context::Context;
 use crate::error::{Error, NOT_A_FLOAT, Outcome, SYNTAX};
 use crate::float::{is_whole, parse_f64, push_f64, push_kept};
@@ -271,7 +271,8 @@ pub async fn zrandmember(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     };
     let elements = |count: usize| if with_scores && !is_paired { count * 2 } else { count };
     if count > 0 {
-        let members = zset.random_members(cx, count as u64).await?;
+        let mut room = room_to_choose(cx);
+        let members = zset.random_members(cx, count as u64, &mut room).await?;
         cx.fractions(members.iter().filter(|member| is_told(member)).count());
         cx.replies().array(elements(members.len()));
         for member in &members {

@@ -1,10 +1,12 @@
 //! Runs a command of many keys as several commands of the same name, each with some of the keys. This is the host of
 //! one of them.
 
+use std::sync::Arc;
+
 use weir_command::bill::Bill;
 use weir_command::error::{Error, KEY_TOO_LONG, Outcome};
 use weir_command::reply::{Protocol, Replies};
-use weir_command::{Args, Command, Host, Span, TURN_KEYS, Waiting};
+use weir_command::{Args, Command, Host, ResultLimit, Span, TURN_KEYS, Waiting};
 use weir_io::Yield;
 use weir_model::KEY_BYTES_MAX;
 
@@ -66,6 +68,10 @@ impl Host for Part<'_> {
 
     fn hold(&mut self, bytes: usize) -> Waiting<'_, Outcome> {
         self.whole.hold(bytes)
+    }
+
+    fn results(&self) -> Option<Arc<dyn ResultLimit>> {
+        self.whole.results()
     }
 
     fn let_go(&mut self) {

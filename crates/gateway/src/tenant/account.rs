@@ -43,6 +43,10 @@ pub(crate) const UNREAD_BYTES_MAX: u64 = 64 << 20;
 /// wants to hold more waits (S11).
 const LONG_BYTES_MAX: u64 = 256 << 20;
 
+/// Bytes of the results that the commands of one tenant put together in memory and have not answered. Whoever would hold
+/// more is refused (S11).
+const RESULT_BYTES_MAX: u64 = 256 << 20;
+
 /// Bytes of long requests of one tenant that are not complete. From a connection that would go beyond this, nothing is
 /// read until there is room (S12).
 const UNFINISHED_BYTES_MAX: u64 = 256 << 20;
@@ -88,6 +92,8 @@ pub(crate) struct Account {
     pub(crate) unread: Arc<ByteLimit>,
     pub(crate) pubsub: Arc<PubSub>,
     pub(crate) long_values: ByteBudget,
+    /// Results that the tenant's commands put together.
+    pub(crate) results: Arc<ByteLimit>,
     pub(crate) unfinished: ByteBudget,
     /// What transactions hold until they are applied, and the messages of their scripts sent.
     pub(crate) transactions: ByteBudget,
@@ -343,6 +349,7 @@ impl Accounts {
             unread: ByteLimit::new(UNREAD_BYTES_MAX),
             pubsub: Arc::clone(&pubsub),
             long_values: ByteBudget::new(LONG_BYTES_MAX),
+            results: ByteLimit::new(RESULT_BYTES_MAX),
             unfinished: ByteBudget::new(UNFINISHED_BYTES_MAX),
             transactions: ByteBudget::new(TRANSACTION_BYTES_MAX),
             watched: ByteLimit::new(WATCHED_BYTES_MAX),

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use weir_command::ResultLimit;
+
 /// A limit on bytes.
 pub(crate) struct ByteLimit {
     held: AtomicU64,
@@ -18,9 +20,13 @@ impl ByteLimit {
 
     /// Books `bytes`, unless that would go beyond the limit.
     pub(crate) fn try_hold(self: &Arc<Self>, bytes: u64) -> Option<Held> {
+        self.book(bytes).then(|| Held { limit: Arc::clone(self), bytes })
+    }
+
+    /// Books `bytes`; `false` if that would go beyond the limit.
+    fn book(&self, bytes: u64) -> bool {
         let more = |now: u64| now.checked_add(bytes).filter(|&sum| sum <= self.max);
-        self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
-        Some(Held { limit: Arc::clone(self), bytes })
+        self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
     /// Books `bytes` even beyond the limit, for a caller who sees to it that there is room again.
@@ -32,6 +38,16 @@ impl ByteLimit {
     /// Bytes held.
     pub(crate) fn bytes(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
+    }
+}
+
+impl ResultLimit for ByteLimit {
+    fn try_take(&self, bytes: usize) -> bool {
+        self.book(bytes as u64)
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.held.fetch_sub(bytes as u64, Ordering::Relaxed);
     }
 }
 

@@ -4,10 +4,11 @@ use std::ops::Range;
 
 use weir_model::parts::RowType;
 
-use super::{ELEMENT_BYTES, Room};
+use super::ELEMENT_BYTES;
 use crate::collection::{Collection, Walk};
 use crate::context::Context;
 use crate::error::Outcome;
+use crate::room::Room;
 use crate::turn::sort_in_turns;
 
 /// The types that can be sorted.

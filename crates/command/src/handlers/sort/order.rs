@@ -4,10 +4,11 @@ use std::cmp::Ordering;
 
 use weir_model::Value;
 
+use super::ELEMENT_BYTES;
 use super::options::By;
-use super::{ELEMENT_BYTES, Room};
 use crate::context::Context;
 use crate::error::{Error, Outcome};
+use crate::room::Room;
 use crate::turn::{end_turn, sort_in_turns};
 
 const NOT_NUMBERS: Error = Error::new("ERR One or more scores can't be converted into double");

@@ -3,10 +3,11 @@
 use weir_model::parts::RowType;
 use weir_model::{KEY_BYTES_MAX, Value};
 
-use super::{ELEMENT_BYTES, Room};
+use super::ELEMENT_BYTES;
 use crate::context::Context;
 use crate::error::{Outcome, WRONG_TYPE};
 use crate::events::Classes;
+use crate::room::Room;
 
 /// What is looked up for each element.
 pub(super) struct Pattern<'a> {

@@ -6,7 +6,7 @@ use weir_command::bill::Bill;
 use weir_command::error::{Error, OLD_CURSOR, Outcome, TOO_MANY_LONG};
 use weir_command::letting_go;
 use weir_command::reply::Replies;
-use weir_command::{Host, Waiting};
+use weir_command::{Host, ResultLimit, Waiting};
 use weir_io::{Yield, sleep_until};
 use weir_node::waits::{self, Cause};
 use weir_node::{Quota, Unit};
@@ -44,6 +44,10 @@ impl<S: Store> Host for Outbox<S> {
             }
             Ok(())
         })
+    }
+
+    fn results(&self) -> Option<Arc<dyn ResultLimit>> {
+        self.tenant.as_ref().map(|account| Arc::clone(&account.results) as Arc<dyn ResultLimit>)
     }
 
     fn let_go(&mut self) {
