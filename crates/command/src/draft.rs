@@ -27,6 +27,10 @@ const FEW: usize = 8;
 const LEARNED_MIN: usize = 56;
 /// Bytes for which a draft of several commands has room from the beginning.
 const ROOM_BYTES: usize = 1 << 10;
+/// Bytes that it takes for each change to find the last one of a key, and to leave out those in front of it.
+const FOUND_BYTES: usize = size_of::<LastChange>() + size_of::<BatchMark>();
+/// Bytes that a change in order takes besides its key.
+const IN_ORDER_BYTES: usize = size_of::<(Box<[u8]>, BatchMark)>();
 
 /// What one command or several want written. Every command hands it on, so it is small.
 #[derive(Clone, Debug, Default)]
@@ -56,6 +60,7 @@ struct More {
     /// For keys that begin with `in_order_front`, the last change of each, as far as `ordered` has come.
     in_order: BTreeMap<Box<[u8]>, BatchMark>,
     in_order_front: Option<Vec<u8>>,
+    in_order_bytes: usize,
     ordered: BatchMark,
     /// Changes of counts that have to be made before the draft is applied.
     uncounted: Uncounted,
@@ -159,6 +164,13 @@ impl Draft {
     /// All changes.
     pub fn batch(&self) -> &Batch {
         &self.batch
+    }
+
+    /// Bytes of memory that the changes take, with all that has to be known of them. What is kept of the last read is
+    /// bounded, and does not count.
+    pub fn bytes(&self) -> usize {
+        let known = self.more.as_ref().map_or(0, |more| more.in_order_bytes + more.uncounted.bytes());
+        self.batch.as_bytes().len() + FOUND_BYTES * self.batch.len() + known
     }
 
     /// Whether there is no change.
@@ -303,7 +315,12 @@ impl More {
     /// Forgets where the changes stand; that has to be learned anew.
     fn forget_places(&mut self) {
         self.last.forget();
+        self.forget_order();
+    }
+
+    fn forget_order(&mut self) {
         self.in_order.clear();
+        self.in_order_bytes = 0;
         self.ordered = BatchMark::default();
     }
 
@@ -316,14 +333,13 @@ impl More {
             Some(known) if front.starts_with(known) => {}
             Some(known) => {
                 known.truncate(common(known, front).len());
-                self.in_order.clear();
-                self.ordered = BatchMark::default();
+                self.forget_order();
             }
         }
         let front = self.in_order_front.as_deref().unwrap_or_default();
         for (mark, change) in batch.marked_since(self.ordered) {
-            if change.key().starts_with(front) {
-                self.in_order.insert(change.key().into(), mark);
+            if change.key().starts_with(front) && self.in_order.insert(change.key().into(), mark).is_none() {
+                self.in_order_bytes += IN_ORDER_BYTES + change.key().len();
             }
         }
         self.ordered = batch.mark();
@@ -488,6 +504,24 @@ mod tests {
                 prop_assert_eq!(found, wanted.map(|key| key.as_bytes().to_vec()).collect::<Vec<_>>());
             }
         }
+    }
+
+    #[test]
+    fn what_has_to_be_known_of_changes_counts() {
+        let (mut draft, mark) = (Draft::of_several(), BatchMark::default());
+        let key = |number: u8| [b'k', number];
+        (0..100).for_each(|number| draft.push(Change::Delete { key: &key(number) }));
+        let bytes = draft.bytes();
+        assert_eq!(bytes, draft.batch().as_bytes().len() + 100 * FOUND_BYTES);
+        for _ in 0..2 {
+            assert_eq!(draft.last_in(&key(0)[..]..&key(100)[..]).count(), 100);
+            assert_eq!(draft.bytes(), bytes + 100 * (IN_ORDER_BYTES + 2), "each key once");
+        }
+        draft.uncounted_mut().note((0, b"k", Life::new(7)), mark, vec![0; 10], 1);
+        assert!(draft.bytes() > bytes + 100 * (IN_ORDER_BYTES + 2) + 10);
+        draft.rewind(mark);
+        draft.uncounted_mut().take(Life::new(7));
+        assert_eq!(draft.bytes(), 0);
     }
 
     #[test]

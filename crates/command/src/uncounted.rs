@@ -16,6 +16,8 @@ pub type CountChange = (Vec<u8>, i64);
 pub(crate) struct Uncounted {
     /// One entry for each life of a row.
     rows: Vec<UncountedRow>,
+    /// Bytes of all notes since there were none.
+    bytes: usize,
 }
 
 /// Uncounted changes of one life of a row.
@@ -42,6 +44,11 @@ impl Uncounted {
         self.rows.is_empty()
     }
 
+    /// Bytes of memory that the notes take; some more once a part of them was taken.
+    pub fn bytes(&self) -> usize {
+        if self.is_empty() { 0 } else { self.bytes }
+    }
+
     /// Whether there are uncounted changes of the row of `key` in `database`.
     pub fn has(&self, database: u8, key: &[u8]) -> bool {
         self.rows.iter().any(|row| row.database == database && *row.key == *key)
@@ -50,6 +57,7 @@ impl Uncounted {
     /// Notes that there are `more` members at `place` in the order of the row of `key` in `database`, whose `life` it
     /// is, behind the changes up to `at`.
     pub fn note(&mut self, (database, key, life): (u8, &[u8], Life), at: BatchMark, place: Vec<u8>, more: i64) {
+        self.bytes = self.bytes() + size_of::<Note>() + place.len();
         let note = Note { at, place, more };
         // Mostly it is the same row as last time. A version is given out once, so it also identifies the row.
         match self.rows.iter_mut().rev().find(|row| row.life == life) {
@@ -125,6 +133,7 @@ mod tests {
                 model.push((version, place, more));
             }
             prop_assert_eq!(uncounted.is_empty(), model.is_empty());
+            prop_assert!(uncounted.bytes() >= model.len() * (size_of::<Note>() + 1));
             for version in 1..3 {
                 let here = || model.iter().filter(|(of, ..)| *of == version);
                 prop_assert_eq!(uncounted.has(0, &[version as u8]), here().count() > 0);

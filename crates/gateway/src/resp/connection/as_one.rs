@@ -151,7 +151,7 @@ impl<'a> AsOne<'a> {
 }
 
 impl AsOne<'_> {
-    /// Books the changes, which have `written` bytes, and all else that is kept, as far as that is not booked yet.
+    /// Books the changes, which take `written` bytes, and all else that is kept, as far as that is not booked yet.
     ///
     /// # Errors
     /// That is more than this transaction may have, or than there is room for.
@@ -349,7 +349,7 @@ impl Transaction for AsOne<'_> {
             }
             for (index, &member) in self.members.iter().enumerate() {
                 // In front of everything that this transaction may wait for.
-                if let Err(error) = self.book(draft.batch().as_bytes().len(), events_bytes + self.kept_by_scripts) {
+                if let Err(error) = self.book(draft.bytes(), events_bytes + self.kept_by_scripts) {
                     if self.answer_bytes_max.is_some() {
                         break;
                     }

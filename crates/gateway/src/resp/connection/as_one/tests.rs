@@ -66,3 +66,16 @@ fn s12_what_the_transactions_of_a_tenant_hold_is_bounded() {
     drop(one);
     assert!(budget.hold().try_grow_to(768 << 10));
 }
+
+#[test]
+fn s12_what_has_to_be_known_of_many_changes_is_booked() {
+    let (budget, clock) = (ByteBudget::new(64 << 10), SimClock::new() as Arc<dyn Clock>);
+    let keys: Vec<String> = (0..2000).map(|key| key.to_string()).collect();
+    let pairs = keys.iter().flat_map(|key| [key.as_bytes(), b"v"]);
+    let request = Request::new(0, 0, [&b"MSET"[..]].into_iter().chain(pairs));
+    let command = find(b"MSET").expect("a command");
+    let members = [Member { command, args: request.args(), database: 0, denied: None }; 2];
+    let mut host = host();
+    // By themselves, the changes of the first one have fewer bytes than are free.
+    assert_eq!(run(&mut as_one(&members, &budget, &mut host, &clock)), (0, Some(NO_ROOM)));
+}
