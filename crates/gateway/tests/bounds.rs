@@ -285,6 +285,7 @@ fn s11_results_that_nobody_takes_are_bounded() {
     }
     for number in 0..500 {
         let member = format!("{number}{name}");
+        assert_eq!(client.ask(&["SET", &member, "v"]), b"+OK\r\n");
         assert_eq!(client.ask(&["SADD", "set", &member]), b":1\r\n");
         assert_eq!(client.ask(&["GEOADD", "zset", "1", "1", &member]), b":1\r\n");
     }
@@ -296,6 +297,8 @@ fn s11_results_that_nobody_takes_are_bounded() {
     }
     let large = [
         "SORT list BY nosort",
+        "KEYS *",
+        "DUMP set",
         "SUNION set",
         "SUNIONSTORE other set",
         "SRANDMEMBER set 499",

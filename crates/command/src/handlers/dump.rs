@@ -18,7 +18,7 @@ const TOO_LARGE: Error = Error::new("ERR the key is too large for DUMP: its part
 const TOO_MANY: Error = Error::new("ERR the payload has more than 4194304 elements");
 
 /// Most bytes of parts that can be dumped: the payload is gathered as a whole.
-const DUMPED_BYTES_MAX: u64 = 64 << 20;
+const DUMPED_BYTES_MAX: usize = 64 << 20;
 
 pub async fn dump(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let payload = match cx.row_of_one_moment(args.at(1)).await?.map(|row| row.content) {
@@ -32,8 +32,9 @@ pub async fn dump(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             push_string(&mut body, &value);
             rdb::seal(body, rdb::VERSION, cx.yields()).await
         }
-        Some(Content::Parts(head)) if head.bytes > DUMPED_BYTES_MAX => return Err(TOO_LARGE),
         Some(Content::Parts(head)) => {
+            let mut room = cx.room(DUMPED_BYTES_MAX, TOO_LARGE);
+            room.take(usize::try_from(head.bytes).unwrap_or(usize::MAX))?;
             // The row is not looked up again: by now it may be gone, or be another one.
             let row = Collection::found(args.at(1), (*head, None), cx.now_ms());
             let row = Dumped::of(cx, row).await?;

@@ -22,6 +22,7 @@ const SCAN_BYTES_MAX: u64 = 1 << 20;
 
 /// Most bytes of the reply of `KEYS`. It is gathered, because its length comes first, so it cannot be sent bit by bit.
 const KEYS_BYTES_MAX: usize = 32 << 20;
+const TOO_MANY_KEYS: Error = Error::new("ERR more than 32 MB of keys match, use SCAN");
 
 /// `RANDOMKEY` chooses among this many keys, after this many jumps.
 const NEAR_KEYS: usize = 16;
@@ -134,18 +135,17 @@ pub async fn keys(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let pattern = glob::checked(args.at(1))?;
     let (is_all, glob, mut turn) = (pattern == b"*", Glob::new(pattern), glob::Turn::new(cx.yields()));
     let (mut found, mut count) = (Replies::default(), 0);
-    let mut next = Some(Vec::new());
+    let (mut next, mut room) = (Some(Vec::new()), cx.room(KEYS_BYTES_MAX, TOO_MANY_KEYS));
     while let Some(from) = next {
         let page = cx.page(&from, PAGE_KEYS).await?;
+        let before = found.len();
         for key in &page.keys {
             if is_all || glob.matches_in_turns(key, &mut turn).await {
                 found.bulk(key);
                 count += 1;
             }
         }
-        if found.len() > KEYS_BYTES_MAX {
-            return Err(Error::new("ERR more than 32 MB of keys match, use SCAN"));
-        }
+        room.take(found.len() - before)?;
         next = page.next;
         if next.is_some() {
             cx.end_page().await?;
