@@ -7,16 +7,8 @@ use weir_io::Yield;
 use crate::bill::Bill;
 use crate::error::Outcome;
 use crate::reply::Replies;
+use crate::room::ResultLimit;
 use crate::rows::Waiting;
-
-/// A limit on what the commands of one tenant hold together of their results (S11).
-pub trait ResultLimit: Send + Sync {
-    /// Books `bytes` more; `false` if there is no room for them.
-    fn try_take(&self, bytes: usize) -> bool;
-
-    /// Gives back `bytes` that were booked.
-    fn give_back(&self, bytes: usize);
-}
 
 /// What a command needs of its surroundings besides its rows. A connection is one, and so is
 /// [`Headless`](crate::Headless).

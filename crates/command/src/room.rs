@@ -6,10 +6,18 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Outcome, TOO_MANY_RESULTS};
-use crate::host::ResultLimit;
 
 /// As many bytes of a result are not booked; beyond that, as many are booked at a time.
 const STEP_BYTES: usize = 64 << 10;
+
+/// A limit on what the commands of one tenant hold together of their results (S11).
+pub trait ResultLimit: Send + Sync {
+    /// Books `bytes` more; `false` if there is no room for them.
+    fn try_take(&self, bytes: usize) -> bool;
+
+    /// Gives back `bytes` that were booked.
+    fn give_back(&self, bytes: usize);
+}
 
 /// The bytes that a command holds of its result. What is booked of them is given back when this is dropped.
 pub struct Room {

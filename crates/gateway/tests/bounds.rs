@@ -289,6 +289,9 @@ fn s11_results_that_nobody_takes_are_bounded() {
         assert_eq!(client.ask(&["SADD", "set", &member]), b":1\r\n");
         assert_eq!(client.ask(&["GEOADD", "zset", "1", "1", &member]), b":1\r\n");
     }
+    let dumped = client.ask(&["DUMP", "set"]);
+    let payload = &dumped[dumped.iter().position(|&byte| byte == b'\n').expect("a length") + 1..dumped.len() - 2];
+    let restore = [&b"RESTORE"[..], b"copy", b"0", payload, b"REPLACE"];
     // From the first byte of the answer on, each of them has 60 MB in hand.
     let mut deaf: Vec<Client> = (0..4).map(|_| weir.connect()).collect();
     for one in &mut deaf {
@@ -312,12 +315,14 @@ fn s11_results_that_nobody_takes_are_bounded() {
         let reply = client.say(question);
         assert!(reply.starts_with("-TRYAGAIN the tenant's commands have more"), "{question}: {}", reply.len());
     }
+    assert!(client.ask(&restore).starts_with(b"-TRYAGAIN "));
     assert_eq!(client.say("SORT list BY nosort LIMIT 0 0"), "*0\r\n");
     drop(deaf);
     while client.say(large[0]).starts_with("-TRYAGAIN") {}
     for question in large {
         assert!(!client.say(question).starts_with('-'), "{question}");
     }
+    assert_eq!(client.ask(&restore), b"+OK\r\n");
 }
 
 #[test]

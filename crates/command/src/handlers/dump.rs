@@ -8,7 +8,7 @@ use crate::args::Args;
 use crate::collection::{Collection, End};
 use crate::context::Context;
 use crate::dumped::{Dumped, Target};
-use crate::error::{Error, Outcome, SYNTAX, TOO_LONG};
+use crate::error::{Error, Outcome, SYNTAX, TOO_LONG, TOO_MANY_RESULTS};
 use crate::keyword::upper;
 use crate::rdb::{self, Loaded, Refusal, kind, push_string};
 use crate::turn::end_turn;
@@ -102,11 +102,14 @@ pub async fn restore(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         return Err(Error::new("BUSYKEY Target key name already exists."));
     }
     let end = end_of(args.at(2), &options, cx.clock_ms())?;
-    let loaded = match rdb::decode(args.at(3), cx.value_bytes_max(), cx.yields()).await {
-        Ok(loaded) => loaded,
+    // A short payload may be a value of millions of elements. Its strings are bounded, and so are its elements.
+    let room = cx.room(usize::MAX, TOO_LONG);
+    let (loaded, _room) = match rdb::decode_within(args.at(3), cx.value_bytes_max(), cx.yields(), room).await {
+        Ok(decoded) => decoded,
         Err(Refusal::VersionOrChecksum) => return Err(Error::new("ERR DUMP payload version or checksum are wrong")),
         Err(Refusal::TooLong) => return Err(TOO_LONG),
         Err(Refusal::TooMany) => return Err(TOO_MANY),
+        Err(Refusal::NoRoom) => return Err(TOO_MANY_RESULTS),
         Err(Refusal::Format) => return Err(BAD_FORMAT),
     };
     if end.is_none_or(|end| end > now_ms) {

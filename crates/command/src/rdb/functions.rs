@@ -4,7 +4,7 @@
 use weir_io::Yield;
 
 use super::file::{FUNCTION_2, push_library};
-use super::reader::Reader;
+use super::reader::{Reader, Turns};
 use super::{Refusal, VERSION, checked, seal};
 
 /// The payload of libraries with this code.
@@ -21,7 +21,7 @@ pub async fn encode<'a>(libraries: impl Iterator<Item = &'a [u8]>, yields: Yield
 /// # Errors
 /// The bytes are no such payload.
 pub async fn decode(payload: &[u8], bytes_max: usize, yields: Yield) -> Result<Vec<Vec<u8>>, Refusal> {
-    let mut reader = Reader::new(checked(payload, yields).await?, bytes_max, yields);
+    let mut reader = Reader::new(checked(payload, yields).await?, bytes_max, Turns::new(yields));
     let mut libraries = Vec::new();
     while let Some((&kind, rest)) = reader.rest.split_first() {
         if kind != FUNCTION_2 {

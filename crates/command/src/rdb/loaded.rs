@@ -10,6 +10,7 @@ use super::packs::{Open, Pack};
 use super::reader::{Reader, Turns};
 use super::{Lack, Refusal, push_long_len, push_string, take, take_array, take_bytes_len};
 use crate::number::parse_i64;
+use crate::room::Room;
 
 /// A node of a quicklist that is a single value.
 pub(super) const PLAIN: usize = 1;
@@ -53,8 +54,13 @@ pub enum Loaded {
 /// # Errors
 /// `body` is no value, its strings are longer, or it has more than [`super::ELEMENTS_MAX`] elements.
 pub async fn load(body: &[u8], bytes_max: usize, yields: Yield) -> Result<Loaded, Refusal> {
+    load_in(body, bytes_max, Turns::new(yields)).await.map(|(loaded, _)| loaded)
+}
+
+/// The same, in these `turns`, whose room is given back with what the value takes of it.
+pub(super) async fn load_in(body: &[u8], bytes_max: usize, turns: Turns) -> Result<(Loaded, Room), Refusal> {
     let (&kind, rest) = body.split_first().ok_or(Refusal::Format)?;
-    let mut reader = Reader::new(rest, bytes_max, yields);
+    let mut reader = Reader::new(rest, bytes_max, turns);
     let loaded = match kind {
         STRING => Loaded::String(reader.string().await?),
         LIST => Loaded::List(reader.strings().await?),
@@ -79,7 +85,8 @@ pub async fn load(body: &[u8], bytes_max: usize, yields: Yield) -> Result<Loaded
     };
     check(&loaded, &mut reader.turns).await?;
     // A string may be followed by anything, which is ignored: it has always been so.
-    if reader.rest.is_empty() || kind == STRING { Ok(loaded) } else { Err(Refusal::Format) }
+    let is_whole = reader.rest.is_empty() || kind == STRING;
+    if is_whole { Ok((loaded, reader.turns.into_room())) } else { Err(Refusal::Format) }
 }
 
 /// Refuses a value that is empty, or that has something twice.

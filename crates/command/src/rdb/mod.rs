@@ -20,6 +20,7 @@ pub use self::loaded::{FIELD_DEADLINE_MS_MAX, Field, Loaded, load, mortal_field,
 pub use self::reader::{ELEMENTS_MAX, Turns};
 pub use self::skip::{skip_module, skip_value};
 use crate::number::parse_i64;
+use crate::room::Room;
 
 /// The version that Weir writes, except for values that have no form in it.
 pub const VERSION: u16 = 10;
@@ -52,6 +53,8 @@ pub enum Refusal {
     TooLong,
     /// The value has more than [`ELEMENTS_MAX`] elements.
     TooMany,
+    /// There is no room for the value in memory.
+    NoRoom,
 }
 
 /// CRC-64 of Jones, with reflected bits; eight tables take eight bytes at a time.
@@ -158,6 +161,16 @@ pub async fn seal(mut body: Vec<u8>, version: u16, yields: Yield) -> Vec<u8> {
 /// The value in `payload`, whose strings have at most `bytes_max` bytes together.
 pub async fn decode(payload: &[u8], bytes_max: usize, yields: Yield) -> Result<Loaded, Refusal> {
     loaded::load(checked(payload, yields).await?, bytes_max, yields).await
+}
+
+/// The same, as far as it fits into `room`, which is given back with what the value takes of it.
+pub(crate) async fn decode_within(
+    payload: &[u8],
+    bytes_max: usize,
+    yields: Yield,
+    room: Room,
+) -> Result<(Loaded, Room), Refusal> {
+    loaded::load_in(checked(payload, yields).await?, bytes_max, Turns::within(yields, room)).await
 }
 
 /// The bytes in front of the footer, if the footer is right.

@@ -4,6 +4,8 @@ use weir_io::Yield;
 
 use super::packs::Open;
 use super::{Refusal, take_bytes_len, take_text};
+use crate::error::TOO_MANY_RESULTS;
+use crate::room::Room;
 
 /// How many elements are read between two turns.
 const TURN_ELEMENTS: usize = 1000;
@@ -11,6 +13,8 @@ const TURN_ELEMENTS: usize = 1000;
 /// Most elements of a value. An element takes some fifty bytes of memory however short it is, and a compressed text of
 /// a few hundred KiB may turn out to be a pack of tens of millions of them.
 pub const ELEMENTS_MAX: usize = 4 << 20;
+/// Bytes of memory that an element takes besides its own.
+const ELEMENT_BYTES: usize = 50;
 
 /// Counts elements, and lets others be served after every [`TURN_ELEMENTS`] of them.
 pub struct Turns {
@@ -18,12 +22,24 @@ pub struct Turns {
     elements: usize,
     /// How many elements were taken out of the value.
     taken: usize,
+    /// Room for what was taken out.
+    room: Room,
 }
 
 impl Turns {
     /// A turn begins.
     pub fn new(yields: Yield) -> Self {
-        Self { yields, elements: 0, taken: 0 }
+        Self::within(yields, Room::new(usize::MAX, TOO_MANY_RESULTS, None))
+    }
+
+    /// The same; what is taken out of the value has to fit into `room`.
+    pub(super) fn within(yields: Yield, room: Room) -> Self {
+        Self { yields, elements: 0, taken: 0, room }
+    }
+
+    /// The room, with what was taken out of the value.
+    pub(super) fn into_room(self) -> Room {
+        self.room
     }
 
     /// To be called before an element is looked at.
@@ -37,7 +53,15 @@ impl Turns {
     /// Counts an element that is taken out of the value.
     fn take(&mut self) -> Result<(), Refusal> {
         self.taken += 1;
-        if self.taken > ELEMENTS_MAX { Err(Refusal::TooMany) } else { Ok(()) }
+        if self.taken > ELEMENTS_MAX {
+            return Err(Refusal::TooMany);
+        }
+        self.hold(ELEMENT_BYTES)
+    }
+
+    /// Takes room for `bytes`.
+    fn hold(&mut self, bytes: usize) -> Result<(), Refusal> {
+        self.room.take(bytes).map_err(|_| Refusal::NoRoom)
     }
 
     /// The elements of a pack, which `open` opens.
@@ -62,8 +86,8 @@ pub(super) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// A reader of `rest`, whose strings may have at most `bytes_max` bytes together.
-    pub(super) fn new(rest: &'a [u8], bytes_max: usize, yields: Yield) -> Self {
-        Self { rest, left: bytes_max, turns: Turns::new(yields) }
+    pub(super) fn new(rest: &'a [u8], bytes_max: usize, turns: Turns) -> Self {
+        Self { rest, left: bytes_max, turns }
     }
 
     /// The next string.
@@ -72,6 +96,7 @@ impl<'a> Reader<'a> {
         self.turns.take()?;
         let string = take_text(&mut self.rest, self.left, self.turns.yields).await?;
         self.left = self.left.checked_sub(string.len()).ok_or(Refusal::TooLong)?;
+        self.turns.hold(string.len())?;
         Ok(string)
     }
 

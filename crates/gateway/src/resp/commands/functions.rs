@@ -133,7 +133,9 @@ async fn restore<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome 
     let codes = dumped::decode(args.at(2), FUNCTIONS_BYTES_MAX, YIELD).await.map_err(|refusal| match refusal {
         Refusal::VersionOrChecksum => NO_PAYLOAD,
         Refusal::Format => Error::new("ERR given type is not a function"),
-        Refusal::TooLong | Refusal::TooMany => Error::new("ERR a tenant's functions are at most 1 MB long together"),
+        Refusal::TooLong | Refusal::TooMany | Refusal::NoRoom => {
+            Error::new("ERR a tenant's functions are at most 1 MB long together")
+        }
     })?;
     let mut restored = Vec::new();
     for code in codes {
