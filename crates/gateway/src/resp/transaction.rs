@@ -16,8 +16,9 @@ pub(in crate::resp) const WATCHED_MAX: usize = 10_000;
 const NO_ROOM: Error =
     Error::new("ERR the tenant's clients have queued too much: send smaller transactions, or fewer at a time");
 
-/// Bytes that a queued command costs besides its words, and a word besides its own.
-const COMMAND_BYTES: u64 = 128;
+/// Bytes that a queued command costs besides its words, and a word besides its own. A command takes a quarter of that
+/// while it waits, and up to twice as much once `EXEC` has run it: what it has cost is kept until all have run.
+const COMMAND_BYTES: u64 = 512;
 const WORD_BYTES: u64 = size_of::<Span>() as u64;
 
 /// A command that waits for `EXEC`.

@@ -29,6 +29,12 @@ fn s12_words_without_bytes_count_too() {
 }
 
 #[test]
+fn s12_short_commands_count_with_what_they_take_when_they_run() {
+    let queued = queued(&[b"PING"], 10_000);
+    assert!((1900..2050).contains(&queued), "{queued}");
+}
+
+#[test]
 fn s12_what_will_not_be_executed_is_not_kept() {
     let budget = ByteBudget::new(1 << 20);
     let mut queue = Queue::new(budget.hold());
