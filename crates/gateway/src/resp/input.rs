@@ -37,6 +37,11 @@ impl Input {
         self.bytes.len().max(self.state.wanted_bytes())
     }
 
+    /// The same with the places of its words: short words have places of more bytes than their own.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.wanted_bytes() + self.state.memory_bytes()
+    }
+
     /// Reads more bytes as soon as there are some. Returns how many; 0 means the end of the stream.
     pub(super) fn poll_fill(&mut self, cx: &mut Context<'_>, stream: &mut Stream) -> Poll<io::Result<usize>> {
         self.borrow();
@@ -88,5 +93,21 @@ impl Input {
             let kept = self.bytes.as_slice().to_vec();
             pool::give(std::mem::replace(&mut self.bytes, kept));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resp::frame::{Limits, Progress, Span};
+    use crate::resp::parse::parse;
+
+    #[test]
+    fn s12_the_places_of_short_words_count() {
+        let mut input = Input::new();
+        input.bytes = [&b"*2000\r\n"[..], &b"$0\r\n\r\n".repeat(1000)].concat();
+        assert_eq!(parse(&input.bytes, &Limits::default(), &mut input.state), Ok(Progress::Incomplete));
+        assert_eq!(input.wanted_bytes(), input.bytes.len());
+        assert!(input.memory_bytes() >= input.bytes.len() + 1000 * size_of::<Span>());
     }
 }

@@ -212,7 +212,7 @@ impl<S: Store> Connection<S> {
     /// Waits until the tenant may hold what the request at the front of `input` needs, as far as that is known (S12).
     async fn make_room_to_read(&mut self, input: &Input) {
         let Some(hold) = &mut self.session.unfinished else { return };
-        let wanted = input.wanted_bytes();
+        let wanted = input.memory_bytes();
         if wanted > UNFINISHED_FREE_BYTES && !hold.try_grow_to(wanted as u64) {
             // The server makes the client wait here, not the other way round.
             self.session.outbox.enter(Phase::Serving);
