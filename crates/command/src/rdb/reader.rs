@@ -3,7 +3,7 @@
 use weir_io::Yield;
 
 use super::packs::Open;
-use super::{Refusal, take_bytes_len, take_text};
+use super::{Refusal, Text, take_bytes_len, take_string, take_text};
 use crate::error::TOO_MANY_RESULTS;
 use crate::room::Room;
 
@@ -94,9 +94,16 @@ impl<'a> Reader<'a> {
     pub(super) async fn string(&mut self) -> Result<Vec<u8>, Refusal> {
         self.turns.end_turn().await;
         self.turns.take()?;
+        // A compressed text has all of its memory before it is unpacked.
+        let mut ahead = self.rest;
+        let len = match take_string(&mut ahead)? {
+            Text::Plain(text) => text.len(),
+            Text::Compressed(_, len) => len,
+            Text::Number(_) => 0,
+        };
+        self.turns.hold(len.min(self.left))?;
         let string = take_text(&mut self.rest, self.left, self.turns.yields).await?;
         self.left = self.left.checked_sub(string.len()).ok_or(Refusal::TooLong)?;
-        self.turns.hold(string.len())?;
         Ok(string)
     }
 

@@ -43,8 +43,8 @@ pub(crate) const UNREAD_BYTES_MAX: u64 = 64 << 20;
 /// wants to hold more waits (S11).
 const LONG_BYTES_MAX: u64 = 256 << 20;
 
-/// Bytes of the results that the commands of one tenant put together in memory and have not answered. Whoever would hold
-/// more is refused (S11).
+/// Bytes of results that the commands of one tenant put together in memory and have not answered yet. Whoever would
+/// hold more is refused (S11).
 const RESULT_BYTES_MAX: u64 = 256 << 20;
 
 /// Bytes of long requests of one tenant that are not complete. From a connection that would go beyond this, nothing is
