@@ -7,7 +7,7 @@ use std::sync::Arc;
 use weir_command::acl::Denied;
 use weir_command::bill::OwnBill;
 use weir_command::error::{Error, Outcome, REPLY_TOO_LONG};
-use weir_command::reply::Mark;
+use weir_command::reply::{FLUSH_BYTES, Mark};
 use weir_command::{
     Args, Call, Command, Context, Draft, Host, Rows, Transaction, Waiting, end_turn, must_settle_counts, rows_of, run,
     settle_counts,
@@ -106,10 +106,13 @@ pub(super) struct AsOne<'a> {
     pub(super) refused: Option<Error>,
     /// What the tenant's transactions may hold together.
     pub(super) budget: &'a ByteBudget,
-    /// What this one has booked of it: for its changes until these are applied, and for what its scripts keep.
+    /// What this one has booked of it: for its changes until these are applied, for what its scripts keep, and for its
+    /// answers.
     pub(super) held: Option<Hold>,
     /// Bytes that its scripts keep until it is final and their messages are sent.
     pub(super) kept_by_scripts: usize,
+    /// Bytes of the answers beyond those that any connection may hold. They wait for the commit.
+    pub(super) long_answers: usize,
     /// Remembers what is read, if the client keeps values.
     pub(super) reader: Option<Reader>,
     /// `None` if there are no scripts.
@@ -144,6 +147,7 @@ impl<'a> AsOne<'a> {
             budget,
             held: None,
             kept_by_scripts: 0,
+            long_answers: 0,
             reader: None,
             scripts: None,
         }
@@ -308,12 +312,10 @@ impl Transaction for AsOne<'_> {
         self.host.let_go();
     }
 
-    /// Of what is booked, what the scripts keep stays booked: their messages have yet to be sent.
+    /// Of what is booked, what the scripts keep and the answers stay booked: they have yet to be sent.
     fn ended(&mut self) {
-        if self.kept_by_scripts == 0 {
-            self.held = None;
-        } else if let Some(held) = &mut self.held {
-            held.shrink_to(self.kept_by_scripts as u64);
+        if let Some(held) = &mut self.held {
+            held.shrink_to((self.kept_by_scripts + self.long_answers) as u64);
         }
     }
 
@@ -336,11 +338,12 @@ impl Transaction for AsOne<'_> {
             self.let_go();
             self.done.clear();
             self.drafted.clear();
-            (self.is_stale, self.refused, self.kept_by_scripts) = (false, None, 0);
+            (self.is_stale, self.refused, self.kept_by_scripts, self.long_answers) = (false, None, 0, 0);
             if let Some(scripts) = &mut self.scripts {
                 scripts.ground.begin();
             }
-            let (mut draft, mut events_bytes) = (Draft::of_several(), 0);
+            let len_before = self.host.replies().len();
+            let (mut draft, mut events_bytes, mut in_front) = (Draft::of_several(), 0, (0, 0));
             for watched in self.watched {
                 if watched.is_changed(rows, &self.call, &self.upheavals).await? {
                     self.is_stale = true;
@@ -349,7 +352,8 @@ impl Transaction for AsOne<'_> {
             }
             for (index, &member) in self.members.iter().enumerate() {
                 // In front of everything that this transaction may wait for.
-                if let Err(error) = self.book(draft.bytes(), events_bytes + self.kept_by_scripts) {
+                in_front = (draft.bytes(), events_bytes + self.kept_by_scripts);
+                if let Err(error) = self.book(in_front.0, in_front.1 + self.long_answers) {
                     if self.answer_bytes_max.is_some() {
                         break;
                     }
@@ -368,6 +372,7 @@ impl Transaction for AsOne<'_> {
                 draft = self.run_one(rows, index, member, draft).await;
                 events_bytes += draft.events_bytes(events);
                 self.kept_by_scripts += self.kept_by_script(index);
+                self.long_answers = self.host.replies().len().saturating_sub(len_before + FLUSH_BYTES);
                 if self.scripts.as_ref().is_some_and(|scripts| scripts.ground.left.is_some()) {
                     break;
                 }
@@ -385,6 +390,13 @@ impl Transaction for AsOne<'_> {
             };
             let is_final = self.scripts.as_ref().is_none_or(|scripts| scripts.ground.is_final());
             if !is_final {
+                return Ok(Draft::default());
+            }
+            // The answer of the last one waits for the commit, too.
+            if self.answer_bytes_max.is_none()
+                && let Err(error) = self.book(in_front.0, in_front.1 + self.long_answers)
+            {
+                self.refused = Some(error);
                 return Ok(Draft::default());
             }
             let (done, drafted) = (&mut self.done, &self.drafted);

@@ -305,7 +305,7 @@ impl<S: Store> Connection<S> {
                 }
             }
         }
-        drop(held);
+        self.session.outbox.held_answers.extend(held);
         self.session.bill = own;
         Ok(!is_stale)
     }
@@ -338,7 +338,7 @@ impl<S: Store> Connection<S> {
     }
 
     /// Runs `members`. Returns the outcome of each of them, whether a watched row was changed, where the replies begin,
-    /// and what is booked for messages that scripts have yet to send.
+    /// and what is booked for answers, and for messages that scripts have yet to send.
     async fn exec_as_one(
         &mut self,
         account: &Account,

@@ -89,6 +89,9 @@ pub(super) struct Outbox<S: Store> {
     /// What the connection holds of its tenant's budget for long values, while there is a tenant: long values in use,
     /// and replies that the client does not take at once.
     long_values: Option<Hold>,
+    /// What transactions have booked for their answers, until their commits are there. What the client does not take
+    /// then is booked like other replies.
+    pub(super) held_answers: Vec<Hold>,
     /// Messages that the client did not ask for; `None` until it may get any.
     mail: Option<Box<Mail>>,
 }
@@ -123,6 +126,7 @@ impl<S: Store> Outbox<S> {
             is_broken_off: false,
             begins_with_rest: false,
             long_values: None,
+            held_answers: Vec::new(),
             mail: None,
         }
     }
@@ -258,6 +262,7 @@ impl<S: Store> Outbox<S> {
     /// Awaits every commit and writes every reply.
     pub(super) async fn flush(&mut self) -> io::Result<()> {
         self.await_commits().await;
+        self.held_answers = Vec::new();
         self.is_uncommitted = true;
         self.leave();
         self.place_errors();

@@ -26,6 +26,10 @@ fn three(request: &Request) -> [Member<'_>; 3] {
     [Member { command: find(b"SET").expect("a command"), args: request.args(), database: 0, denied: None }; 3]
 }
 
+fn member(request: &Request) -> Member<'_> {
+    Member { command: find(request.args().at(0)).expect("a command"), ..three(request)[0] }
+}
+
 /// How many changes they write, and why they were refused.
 fn run(commands: &mut AsOne<'_>) -> (usize, Option<Error>) {
     let draft = block_on(commands.run(&NoRows)).expect("nothing is read");
@@ -78,4 +82,23 @@ fn s12_what_has_to_be_known_of_many_changes_is_booked() {
     let mut host = host();
     // By themselves, the changes of the first one have fewer bytes than are free.
     assert_eq!(run(&mut as_one(&members, &budget, &mut host, &clock)), (0, Some(NO_ROOM)));
+}
+
+#[test]
+fn s12_answers_that_wait_for_a_commit_are_booked() {
+    let (budget, clock) = (ByteBudget::new(768 << 10), SimClock::new() as Arc<dyn Clock>);
+    let value = vec![b'v'; 200 << 10];
+    let (set, get) = (Request::new(0, 0, [&b"SET"[..], b"k", &value[..]]), Request::new(0, 0, [&b"GET"[..], b"k"]));
+    let members = [member(&set), member(&get), member(&get), member(&get)];
+    let mut hosts = [host(), host()];
+    let [first, second] = &mut hosts;
+    let (mut one, mut other) = (as_one(&members, &budget, first, &clock), as_one(&members, &budget, second, &clock));
+    assert_eq!(run(&mut one), (1, None));
+    one.ended();
+    // 600 KiB of answers, of which 256 KiB are free.
+    assert!(!budget.hold().try_grow_to(425 << 10));
+    assert!(budget.hold().try_grow_to(423 << 10));
+    assert_eq!(run(&mut other), (0, Some(NO_ROOM)));
+    drop(one);
+    assert_eq!(run(&mut other), (1, None));
 }
