@@ -178,6 +178,27 @@ fn pages_of_a_list_do_not_read_parts_again() {
     }
 }
 
+/// What is read ahead for the pops of one record is what they take out next, whichever end they take it from.
+#[test]
+fn pops_of_one_record_read_each_part_about_once() {
+    const POPS: u64 = 50;
+    let long = "v".repeat(65);
+    for (push, pop) in [("RPUSH", "LPOP"), ("RPUSH", "RPOP"), ("LPUSH", "LPOP"), ("LPUSH", "RPOP")] {
+        let mut store = Store::default();
+        // One of the values was short, so the head has to know which parts are outermost.
+        store.ask(&format!("{push} l short{}", format!(" {long}").repeat(199)));
+        let before = store.paged.load(Ordering::Relaxed);
+        let answers = store.ask_together(&vec![format!("{pop} l"); POPS as usize]);
+        let paged = store.paged.load(Ordering::Relaxed) - before;
+        assert!(paged <= POPS + 16, "{push}, {pop}: {paged} parts");
+        let is_first = (push == "RPUSH") == (pop == "LPOP");
+        let taken = answers.iter().map(|answer| answer.lines().nth(1).expect("a value"));
+        let expected = std::iter::once("short").filter(|_| is_first).chain(std::iter::repeat(&long[..]));
+        assert!(taken.eq(expected.take(POPS as usize)), "{push}, {pop}");
+        assert_eq!(store.problems(), Vec::<String>::new(), "{push}, {pop}");
+    }
+}
+
 /// The values on both sides of those that stay are in the chunk of these.
 #[test]
 fn values_are_taken_out_of_a_chunk_from_both_ends_at_once() {
