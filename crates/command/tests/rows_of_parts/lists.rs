@@ -219,6 +219,29 @@ fn values_are_taken_out_of_a_chunk_from_both_ends_at_once() {
     assert_eq!(store.ask("LRANGE l 0 -1"), format!("*62\r\n{told}"));
 }
 
+/// In the middle of the command the list is empty, and has no outermost parts.
+#[test]
+fn the_only_value_of_a_list_moves_from_either_end_to_either_end() {
+    for value in ["v", &"v".repeat(65)] {
+        for (push, pop) in [("RPUSH", "LPOP"), ("RPUSH", "RPOP"), ("LPUSH", "LPOP"), ("LPUSH", "RPOP")] {
+            for ends in ["LEFT LEFT", "LEFT RIGHT", "RIGHT LEFT", "RIGHT RIGHT"] {
+                let mut store = Store::default();
+                store.ask(&format!("{push} l short{}", format!(" {value}").repeat(149)));
+                // One by one: what is left stays where it is, and does not begin a new life.
+                (0..149).for_each(|_| drop(store.ask(&format!("{pop} l"))));
+                assert_eq!(store.parts_of_list().len(), 1);
+                let only = store.ask("LINDEX l 0");
+                let told = format!("{push}, {pop}, {ends}, {only}");
+                assert_eq!(store.ask(&format!("LMOVE l l {ends}")), only, "{told}");
+                assert_eq!(store.problems(), Vec::<String>::new(), "{told}");
+                assert_eq!([store.ask("LPUSH l a"), store.ask("RPUSH l b")], [":2\r\n", ":3\r\n"], "{told}");
+                assert_eq!(store.ask("LRANGE l 0 -1"), format!("*3\r\n$1\r\na\r\n{only}$1\r\nb\r\n"), "{told}");
+                assert_eq!(store.problems(), Vec::<String>::new(), "{told}");
+            }
+        }
+    }
+}
+
 /// A value around the length from which values are parts by themselves.
 fn some_value(rng: &mut Rng) -> String {
     let len = [1, 3, 20, 63, 64, 65, 300][rng.below(7) as usize];
