@@ -178,6 +178,27 @@ fn pages_of_a_list_do_not_read_parts_again() {
     }
 }
 
+/// What is read ahead for the pops of one record is what they take out next, whichever end they take it from.
+#[test]
+fn pops_of_one_record_read_each_part_about_once() {
+    const POPS: u64 = 50;
+    let long = "v".repeat(65);
+    for (push, pop) in [("RPUSH", "LPOP"), ("RPUSH", "RPOP"), ("LPUSH", "LPOP"), ("LPUSH", "RPOP")] {
+        let mut store = Store::default();
+        // One of the values was short, so the head has to know which parts are outermost.
+        store.ask(&format!("{push} l short{}", format!(" {long}").repeat(199)));
+        let before = store.paged.load(Ordering::Relaxed);
+        let answers = store.ask_together(&vec![format!("{pop} l"); POPS as usize]);
+        let paged = store.paged.load(Ordering::Relaxed) - before;
+        assert!(paged <= POPS + 16, "{push}, {pop}: {paged} parts");
+        let is_first = (push == "RPUSH") == (pop == "LPOP");
+        let taken = answers.iter().map(|answer| answer.lines().nth(1).expect("a value"));
+        let expected = std::iter::once("short").filter(|_| is_first).chain(std::iter::repeat(&long[..]));
+        assert!(taken.eq(expected.take(POPS as usize)), "{push}, {pop}");
+        assert_eq!(store.problems(), Vec::<String>::new(), "{push}, {pop}");
+    }
+}
+
 /// The values on both sides of those that stay are in the chunk of these.
 #[test]
 fn values_are_taken_out_of_a_chunk_from_both_ends_at_once() {
@@ -196,6 +217,29 @@ fn values_are_taken_out_of_a_chunk_from_both_ends_at_once() {
     let left = numbers[64..128].iter().filter(|number| !["74", "114"].contains(&&number[..]));
     let told: String = left.map(|number| format!("${}\r\n{number}\r\n", number.len())).collect();
     assert_eq!(store.ask("LRANGE l 0 -1"), format!("*62\r\n{told}"));
+}
+
+/// In the middle of the command the list is empty, and has no outermost parts.
+#[test]
+fn the_only_value_of_a_list_moves_from_either_end_to_either_end() {
+    for value in ["v", &"v".repeat(65)] {
+        for (push, pop) in [("RPUSH", "LPOP"), ("RPUSH", "RPOP"), ("LPUSH", "LPOP"), ("LPUSH", "RPOP")] {
+            for ends in ["LEFT LEFT", "LEFT RIGHT", "RIGHT LEFT", "RIGHT RIGHT"] {
+                let mut store = Store::default();
+                store.ask(&format!("{push} l short{}", format!(" {value}").repeat(149)));
+                // One by one: what is left stays where it is, and does not begin a new life.
+                (0..149).for_each(|_| drop(store.ask(&format!("{pop} l"))));
+                assert_eq!(store.parts_of_list().len(), 1);
+                let only = store.ask("LINDEX l 0");
+                let told = format!("{push}, {pop}, {ends}, {only}");
+                assert_eq!(store.ask(&format!("LMOVE l l {ends}")), only, "{told}");
+                assert_eq!(store.problems(), Vec::<String>::new(), "{told}");
+                assert_eq!([store.ask("LPUSH l a"), store.ask("RPUSH l b")], [":2\r\n", ":3\r\n"], "{told}");
+                assert_eq!(store.ask("LRANGE l 0 -1"), format!("*3\r\n$1\r\na\r\n{only}$1\r\nb\r\n"), "{told}");
+                assert_eq!(store.problems(), Vec::<String>::new(), "{told}");
+            }
+        }
+    }
 }
 
 /// A value around the length from which values are parts by themselves.

@@ -256,7 +256,15 @@ impl Collection<'_> {
         match self.list_detail()?.ends.map(|ends| ends[end as usize]) {
             None | Some(EndPart::Value) => self.part(cx, ListPart::Value(position)).await,
             Some(EndPart::Chunk(anchor)) => self.part(cx, ListPart::Chunk(anchor)).await,
-            Some(EndPart::Unknown) => self.part_at(cx, position).await,
+            // The part lies within the list, so it is the first one from its end on. What is read ahead with it are the
+            // parts that the commands after this one want next, and not those that are gone.
+            Some(EndPart::Unknown) => {
+                let inwards = match end {
+                    End::Front => between(position, position.saturating_add(REACH), false),
+                    End::Back => between(position.saturating_sub(REACH), position, true),
+                };
+                self.first_part(cx, inwards).await
+            }
         }
     }
 
@@ -266,10 +274,16 @@ impl Collection<'_> {
             return self.part(cx, ListPart::Value(position)).await;
         }
         // No chunk reaches across zero.
-        let mut left = Some(match position < 0 {
+        let around = match position < 0 {
             true => between(position, position.saturating_add(REACH).min(-1), false),
             false => between((position - REACH).max(0), position, true),
-        });
+        };
+        self.first_part(cx, around).await
+    }
+
+    /// The first part in `subkeys`, which has to be there.
+    async fn first_part(&self, cx: &mut Context<'_>, subkeys: Subkeys) -> Outcome<FoundPart> {
+        let mut left = Some(subkeys);
         while let Some(subkeys) = left {
             let page = cx.stored_parts(self.key, self.life(), subkeys, 1).await?;
             if let Some(found) = page.get(0) {
