@@ -203,7 +203,9 @@ impl Shared {
             }
             leaving.paths.pop();
         }
-        self.settle(Want::default(), |state| !state.is_preparing()).await;
+        // Nobody else may come to make the spare. But zeros that fill a new one are not waited for: they may have no
+        // turn for long.
+        self.settle(Want::default(), |state| !state.is_recycling()).await;
         Ok(())
     }
 

@@ -9,7 +9,7 @@ pub const HEADER_BYTES: usize = 16;
 /// The largest payload: a batch of the largest value and its keys fits, and a damaged length cannot ask for more.
 pub const PAYLOAD_BYTES_MAX: usize = 1 << 30;
 
-/// The largest index (56 bits).
+/// The largest index (56 bits). The first is 1.
 pub const INDEX_MAX: LogIndex = (1 << 56) - 1;
 
 /// Payload bytes of a [`Kind::Mark`].
@@ -131,7 +131,8 @@ fn header(bytes: &[u8]) -> Option<Header> {
         _ => return None,
     };
     let index = kind_and_index & INDEX_MAX;
-    (payload_len <= PAYLOAD_BYTES_MAX).then_some(Header { crc: u32::from_le_bytes(*crc), payload_len, kind, index })
+    let is_plausible = index > 0 && payload_len <= PAYLOAD_BYTES_MAX;
+    is_plausible.then_some(Header { crc: u32::from_le_bytes(*crc), payload_len, kind, index })
 }
 
 /// How many bytes the record at the front of `bytes` takes by its own header; `None` if it is no record at all.
@@ -289,6 +290,14 @@ mod tests {
             let at = position.index(buf.len());
             buf[at] ^= 1 << bit;
             prop_assert!(!matches!(decode(&buf, seed), Decoded::Record(_)));
+        }
+
+        #[test]
+        fn no_record_has_index_0(payload: Vec<u8>, seed: u32) {
+            let mut buf = AlignedBuf::new();
+            push(&mut buf, Kind::Data, 0, &payload);
+            super::seal(&mut buf, seed);
+            prop_assert_eq!(decode(&buf, seed), Decoded::Invalid);
         }
 
         #[test]

@@ -19,7 +19,7 @@ use weir_model::LogIndex;
 
 use crate::options::LogAnchor;
 use crate::reader::Reader;
-use crate::record::{self, Decoded, Kind, Link};
+use crate::record::{self, Decoded, INDEX_MAX, Kind, Link};
 use crate::segment::{self, HEADER_PAGE};
 use crate::signposts::Signposts;
 use crate::state::Older;
@@ -195,6 +195,15 @@ pub(crate) async fn recover(
     Ok(found)
 }
 
+/// Refuses an engine that holds records up to `persisted`, if no log has so many.
+pub(crate) fn check_persisted(dir: &Path, persisted: LogIndex) -> Result<()> {
+    if persisted < INDEX_MAX {
+        return Ok(());
+    }
+    let message = format!("the engine holds records up to {persisted}, as it says, but no log has so many");
+    Err(Error::corruption(dir, 0, message))
+}
+
 /// Where the records behind record `durable` begin in the segment, or a little before; `None` if there are none.
 fn doubtful(segment: &Older, durable: LogIndex) -> Option<u64> {
     let from = || segment.signposts.before(durable + 1).map_or(HEADER_PAGE, |(_, offset)| offset);
@@ -222,6 +231,7 @@ async fn survey(
     persisted: LogIndex,
     replay: &mut (dyn FnMut(LogIndex, &[u8]) -> Op<()> + Send + Sync),
 ) -> Result<Survey> {
+    check_persisted(dir, persisted)?;
     let tag = Tag::new(owner, Class::Log);
     let names = match fs.list(dir, tag).await {
         // The directory is made with the first segment.

@@ -70,7 +70,7 @@ pub async fn salvage(
         };
         // Records that the engine holds may be missing in between: a log that has failed lost some of them, and so may
         // a power cut have done. As when a log is opened, the records behind them are needed all the same.
-        let needed = expected.unwrap_or(0).max(persisted + 1);
+        let needed = expected.unwrap_or(0).max(persisted.saturating_add(1));
         match chain {
             Some(Chain { first, .. }) if first > needed => {
                 is_over = true;

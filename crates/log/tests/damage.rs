@@ -7,7 +7,8 @@ use crate::common::{DIR, Promises, Shared, check, check_records, open, options, 
 use parking_lot::Mutex;
 use weir_io::sim::{DiskImage, Fault, FaultPlan, Keep, OpKind};
 use weir_io::{ErrorKind, Rng};
-use weir_log::{LogAnchor, LogOptions, SyncMode, WriteAheadLog};
+use weir_log::record::INDEX_MAX;
+use weir_log::{LogAnchor, LogIndex, LogOptions, SyncMode, WriteAheadLog};
 
 /// A closed log of a few segments, without truncation.
 fn closed_log(sync: SyncMode) -> (DiskImage, Promises) {
@@ -405,5 +406,14 @@ fn what_is_behind_a_gap_is_kept_if_the_engine_holds_what_is_missing() {
             let found = salvage().await.expect("nothing fails");
             assert_eq!((found.last, found.lost), (last, vec![front]), "seed {seed}: a damaged header");
         });
+    }
+}
+
+#[test]
+fn an_engine_that_says_that_it_holds_more_records_than_a_log_can_have_is_refused() {
+    for persisted in [INDEX_MAX, LogIndex::MAX] {
+        let (sim, fs) = world(1, &DiskImage::new(), FaultPlan::none());
+        let opened = sim.block_on(open(&fs, options(SyncMode::Interval, 1), persisted)).map(drop);
+        assert_eq!(opened.expect_err("its next record would have no index").kind(), ErrorKind::Corruption);
     }
 }

@@ -155,6 +155,27 @@ fn one_caller_waits_for_the_next_segment() {
 }
 
 #[test]
+fn a_truncation_does_not_wait_for_zeros_that_never_have_their_turn() {
+    let sim = Sim::new(1);
+    let fs = SimFs::new(sim.clock(), device(), FaultPlan::none(), sim.rng());
+    let clock = sim.clock();
+    sim.block_on(async {
+        let log = open_busy(&fs).await;
+        while log.stats().segments < 3 {
+            write(&log).await;
+        }
+        until_due(&log).await;
+        select(log.maintain(), pin!(sleep_until(&clock, clock.now() + 1_000_000))).await;
+        let last = log.last();
+        match select(log.truncate(last), pin!(sleep_until(&clock, clock.now() + 1_000_000_000))).await {
+            Either::Left((truncated, _)) => truncated.expect("nothing fails"),
+            Either::Right(_) => panic!("it waits for the zeros"),
+        }
+        assert_eq!(log.stats().segments, 1);
+    });
+}
+
+#[test]
 fn a_failed_log_is_replaced_although_zeros_never_have_their_turn() {
     let sim = Sim::new(1);
     let fs = SimFs::new(sim.clock(), device(), FaultPlan::none(), sim.rng());

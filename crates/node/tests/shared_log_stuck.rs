@@ -2,13 +2,17 @@
 //! bytes and waits are booked to whom.
 
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use futures_util::future::{Either, select};
 use parking_lot::Mutex;
 use weir_admission::{Direction, Limits};
 use weir_io::sim::{DiskImage, Fault, Keep, OpKind, SimFs};
-use weir_io::{Class, Clock, Error, ErrorKind, File, Fs, Op, OpenOptions, Tag, forward_fs, sleep_until};
+use weir_io::{
+    AlignedBuf, Class, Clock, Error, ErrorKind, File, Fs, Op, OpenOptions, Tag, forward_file, forward_fs, sleep_until,
+};
 use weir_log::SyncMode;
 use weir_model::Batch;
 use weir_node::cost::Capacity;
@@ -82,6 +86,42 @@ impl Fs for SlowFs {
     }
 
     forward_fs!(inner: rename, hard_link, remove, create_dir_all, remove_dir, list, sync_dir, real_path, volume, lock);
+}
+
+/// A disk that clients use up: the zeros that fill the next segment of the shared log never have their turn.
+struct BusyFs {
+    inner: Arc<dyn Fs>,
+    has_begun: Arc<AtomicBool>,
+}
+
+struct BusySegment {
+    inner: Arc<dyn File>,
+    has_begun: Arc<AtomicBool>,
+}
+
+impl Fs for BusyFs {
+    fn open(&self, path: &Path, options: OpenOptions, tag: Tag) -> Op<Arc<dyn File>> {
+        let opened = self.inner.open(path, options, tag);
+        if !path.starts_with(SEGMENTS) {
+            return opened;
+        }
+        let has_begun = Arc::clone(&self.has_begun);
+        Op::pending(async move { Ok(Arc::new(BusySegment { inner: opened.await?, has_begun }) as Arc<dyn File>) })
+    }
+
+    forward_fs!(inner: rename, hard_link, remove, create_dir_all, remove_dir, list, sync_dir, real_path, volume, lock);
+}
+
+impl File for BusySegment {
+    fn write_at(&self, offset: u64, buf: AlignedBuf, tag: Tag) -> Op<AlignedBuf> {
+        if tag.class.is_foreground() {
+            return self.inner.write_at(offset, buf, tag);
+        }
+        self.has_begun.store(true, Ordering::Relaxed);
+        Op::pending(std::future::pending())
+    }
+
+    forward_file!(inner: read_at, sync, allocate, set_len, len, data_end, is_direct, read_unit);
 }
 
 fn partitions(node: &Node, number: u64) -> Vec<u32> {
@@ -291,6 +331,26 @@ fn a_tenant_that_is_opened_slowly_does_not_keep_others_from_being_flushed() {
         }
         is_slow.store(false, Ordering::Relaxed);
         has_all(&node, 0..2, 20).await;
+    });
+}
+
+#[test]
+fn a_tenant_is_emptied_although_zeros_for_the_shared_log_never_have_their_turn() {
+    let (sim, disk) = world(1, &DiskImage::new());
+    let (clock, has_begun) = (sim.clock(), Arc::<AtomicBool>::default());
+    let fs = BusyFs { inner: Arc::clone(&disk) as Arc<dyn Fs>, has_begun: Arc::clone(&has_begun) };
+    sim.block_on(async {
+        let node = open_on(&sim, Arc::new(fs), SyncMode::Always).await.expect("a fresh disk");
+        create(&node, 0).await;
+        // The first segment has room for three pages.
+        write_all(&node, 0..1, 2).await;
+        sleep_until(&clock, clock.now() + SECOND).await;
+        assert!(has_begun.load(Ordering::Relaxed), "a partition waits for the next segment: {:?}", log(&node));
+        let sharer = name(0);
+        match select(pin!(node.clear_tenant(&sharer)), pin!(sleep_until(&clock, clock.now() + 10 * SECOND))).await {
+            Either::Left((cleared, _)) => cleared.expect("nothing fails"),
+            Either::Right(_) => panic!("it waits for the zeros"),
+        }
     });
 }
 

@@ -50,7 +50,7 @@ use weir_model::LogIndex;
 use crate::log::Log;
 use crate::options::LogOptions;
 use crate::record::HEADER_BYTES;
-use crate::recover::Recovery;
+use crate::recover::{Recovery, check_persisted};
 use crate::stats::LogStats;
 use crate::write_ahead_log::WriteAheadLog;
 
@@ -241,6 +241,7 @@ impl SharedLog {
     ) -> Result<(MemberLog, Recovery)> {
         let MemberOpening { member, identity, persisted, .. } = opening;
         let shared = &self.0;
+        check_persisted(&shared.dir, persisted)?;
         let (handle, foreign) = {
             // A carry of this member in progress is finished first, and no other begins until the member is open.
             let turn = shared.turn_of(member);

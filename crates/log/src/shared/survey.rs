@@ -13,7 +13,7 @@ use super::tag::{MemberId, RecordTag};
 use super::unflushed::{Place, Unflushed};
 use crate::options::LogAnchor;
 use crate::record::HEADER_BYTES;
-use crate::recover::{self, Recovery};
+use crate::recover::{self, Recovery, check_persisted};
 
 /// A shared log that was read, and not changed.
 pub struct SharedSurvey {
@@ -52,6 +52,7 @@ impl SharedSurvey {
     /// # Errors
     /// `Corruption` if something is missing; I/O.
     pub async fn member(&self, opening: &MemberOpening) -> Result<Recovery> {
+        check_persisted(&self.dir, opening.persisted)?;
         let mut nobody = |_, _: &[u8]| Op::ready(Ok(()));
         let (_, opening) =
             carried::read(&self.fs, &self.dir, self.identity, &self.carried, *opening, &mut nobody).await?;

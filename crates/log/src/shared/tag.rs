@@ -3,7 +3,7 @@
 
 use weir_model::LogIndex;
 
-use crate::record::{self, HEADER_BYTES};
+use crate::record::{self, HEADER_BYTES, INDEX_MAX};
 
 /// A member of a shared log: the number of its partition. The node never gives out a number twice, unless an older
 /// catalogue is restored. So the identity is needed, too, to tell whose records they are.
@@ -55,7 +55,7 @@ impl RecordTag {
             _ => return Err("the record's tag has a format version that this program does not know"),
         };
         let index = LogIndex::from_le_bytes([i0, i1, i2, i3, i4, i5, i6, i7]);
-        if zeros != [0; 3] || index == 0 {
+        if zeros != [0; 3] || !(1..=INDEX_MAX).contains(&index) {
             return Err("the record's tag is malformed");
         }
         Ok((Self { member: MemberId::from_le_bytes([m0, m1, m2, m3]), identity, index }, appended))
@@ -91,7 +91,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_tag_decodes_to_itself_and_leaves_the_rest(member: u32, identity: u64, index in 1_u64.., rest: Vec<u8>) {
+        fn a_tag_decodes_to_itself_and_leaves_the_rest(member: u32, identity: u64, index in 1..=INDEX_MAX, rest: Vec<u8>) {
             let payload = [&RecordTag::encode(member, identity, index)[..], &rest].concat();
             let tag = RecordTag { member, identity: Some(identity), index };
             prop_assert_eq!(RecordTag::decode(&payload), Ok((tag, &rest[..])));
@@ -129,7 +129,7 @@ mod tests {
         let good = RecordTag::encode(7, 0x0807_0605_0403_0201, 1);
         assert!(RecordTag::decode(&good).is_ok());
         assert!(RecordTag::decode(&good[..23]).is_err());
-        for (at, byte) in [(0, 0), (0, 3), (1, 1), (3, 9), (8, 0)] {
+        for (at, byte) in [(0, 0), (0, 3), (1, 1), (3, 9), (8, 0), (15, 1)] {
             let mut bytes = good;
             bytes[at] = byte;
             assert!(RecordTag::decode(&bytes).is_err(), "byte {at} is {byte}");

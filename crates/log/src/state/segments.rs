@@ -168,6 +168,11 @@ impl LogState {
         matches!(self.spare, Spare::Preparing(_))
     }
 
+    /// Whether the spare in the making is made of an old segment.
+    pub fn is_recycling(&self) -> bool {
+        self.is_preparing() && self.recycled.is_some()
+    }
+
     pub fn take_spare(&mut self) -> Option<Segment> {
         match std::mem::replace(&mut self.spare, Spare::None) {
             Spare::Ready(segment) => Some(segment),

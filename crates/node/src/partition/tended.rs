@@ -1,5 +1,6 @@
 //! A partition's side of the control loop: what is done for it now and then.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use weir_log::{SyncMode, WriteAheadLog};
@@ -80,9 +81,14 @@ impl Partition {
         let Some(background) = self.background() else { return };
         self.workers.spawn(async move {
             let partition = background.partition();
-            if let Err(error) = partition.log.maintain().await {
-                tracing::debug!(owner = ?partition.owner, %error, "cannot prepare the next log segment yet");
-            }
+            // The next segment of a shared log is no business of a partition that is being closed, and on a device that
+            // clients use up it may have no turn for long.
+            let maintain = async {
+                if let Err(error) = partition.log.maintain().await {
+                    tracing::debug!(owner = ?partition.owner, %error, "cannot prepare the next log segment yet");
+                }
+            };
+            partition.unless_closing(pin!(maintain)).await;
             if let Err(error) = partition.engine.tidy().await {
                 tracing::debug!(owner = ?partition.owner, %error, "cannot remove unneeded files yet");
             }
