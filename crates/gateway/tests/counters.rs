@@ -1,5 +1,6 @@
 //! What is counted and shown about commands: calls, errors, times, and the last command of a connection.
 
+use crate::support::world::World;
 use crate::support::{Client, Running, encode};
 use weir_gateway::Settings;
 
@@ -217,4 +218,12 @@ fn debug_object_sees_a_key_that_has_expired_and_is_still_stored() {
     assert!(seen.starts_with("+Value at:0x0 refcount:1 encoding:embstr serializedlength:"), "{seen}");
     assert_eq!(client.say("DEBUG LISTPACK k"), "-ERR no such key\r\n");
     assert_eq!(client.say("EXISTS k"), ":0\r\n");
+}
+
+#[test]
+fn sizes_of_memory_are_told_for_people_too() {
+    let world = World::new();
+    let info = world.tenant("t", 1, 0).say("INFO memory");
+    assert!(info.contains("\r\nmaxmemory:0\r\nmaxmemory_human:0B\r\n"), "{info}");
+    assert!(info.contains("\r\nused_memory_human:"), "{info}");
 }

@@ -14,6 +14,8 @@ use crate::turn::end_turn;
 
 const NO_FIELDS: Error = Error::new("ERR Mandatory argument FIELDS is missing or not at the right position");
 const NO_COUNT: Error = Error::new("ERR Parameter `numFields` should be greater than 0");
+/// What all other commands on fields say in the place of `NO_COUNT`.
+pub(super) const COUNT_NOT_POSITIVE: Error = Error::new("ERR Number of fields must be a positive integer");
 const WRONG_COUNT: Error = Error::new("ERR The `numfields` parameter must match the number of arguments");
 pub(super) const NEGATIVE: Error = Error::new("ERR invalid expire time, must be >= 0");
 
@@ -136,7 +138,7 @@ pub async fn hpexpireat(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 pub async fn hpersist(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let found = hash(cx, args.at(1)).await?;
-    let begin = fields_at(args, 2, 1, &NO_COUNT, &WRONG_COUNT)?;
+    let begin = fields_at(args, 2, 1, &COUNT_NOT_POSITIVE, &WRONG_COUNT)?;
     cx.replies().array(args.len() - begin);
     let Some(mut hash) = found else {
         args.iter_from(begin).for_each(|_| cx.replies().integer(NO_FIELD));
@@ -167,7 +169,7 @@ pub async fn hpersist(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 async fn times_of(cx: &mut Context<'_>, args: Args<'_>, time: impl Fn(i64, i64) -> i64) -> Outcome {
     // As in Redis, the type of the key's value is checked before the rest of the words.
     let hash = hash(cx, args.at(1)).await?;
-    let begin = fields_at(args, 2, 1, &NO_COUNT, &WRONG_COUNT)?;
+    let begin = fields_at(args, 2, 1, &COUNT_NOT_POSITIVE, &WRONG_COUNT)?;
     let now_ms = cx.clock_ms() as i64;
     let tell = |field: &Member| match field.expire_at_ms {
         None => NO_DEADLINE,

@@ -3,7 +3,7 @@
 use weir_model::parts::RowType;
 
 use super::expiry::Unit;
-use super::field_expiry::{NEGATIVE, deadline, fields_at};
+use super::field_expiry::{COUNT_NOT_POSITIVE, NEGATIVE, deadline, fields_at};
 use super::hashes::{hash, put};
 use super::integer;
 use crate::args::Args;
@@ -14,7 +14,6 @@ use crate::events::Classes;
 use crate::keyword::upper;
 use crate::turn::end_turn;
 
-const NO_COUNT: Error = Error::new("ERR Number of fields must be a positive integer");
 const WRONG_COUNT: Error = Error::new("ERR The `numfields` parameter must match the number of arguments");
 const ONE_CONDITION: Error = Error::new("ERR Only one of FXX or FNX arguments can be specified");
 const ONE_EXPIRY_OR_KEEP: Error =
@@ -89,7 +88,7 @@ impl Options {
                 return Err(Error::bytes([b"ERR unknown argument: ", word].concat()));
             }
         }
-        options.begin = fields_at(args, at, words_each, &NO_COUNT, &wrong_count)?;
+        options.begin = fields_at(args, at, words_each, &COUNT_NOT_POSITIVE, &wrong_count)?;
         Ok(options)
     }
 
@@ -108,7 +107,7 @@ fn tell(cx: &mut Context<'_>, field: Option<&Member>) {
 
 pub async fn hgetdel(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let mut found = hash(cx, args.at(1)).await?;
-    let begin = fields_at(args, 2, 1, &NO_COUNT, &WRONG_COUNT)?;
+    let begin = fields_at(args, 2, 1, &COUNT_NOT_POSITIVE, &WRONG_COUNT)?;
     cx.replies().array(args.len() - begin);
     let mut is_changed = false;
     for (index, name) in args.iter_from(begin).enumerate() {

@@ -311,12 +311,9 @@ impl<'a> Wanted<'a> {
                 return Err(SYNTAX);
             }
         }
-        // The count is followed by a consumer, or by nothing.
-        if args.len() > place + 4 {
-            return Err(SYNTAX);
-        }
         let count = integer(args.at(place + 2))?.max(0) as u64;
         let (from, to) = (stream_ids::start(args.at(place))?, stream_ids::end(args.at(place + 1))?);
+        // As in Redis, words behind the consumer are ignored.
         Ok(Self { idle_min_ms, from, to, count, consumer: args.get(place + 3) })
     }
 }

@@ -53,6 +53,9 @@ pub(in crate::resp) async fn info<S: Store>(session: &mut Session<S>, args: Args
         own_facts(&session.outbox.server, session.account()?, section, &mut text);
         for (_, name, value) in facts.iter().filter(|(of, ..)| of.eq_ignore_ascii_case(section)) {
             line(&mut text, format_args!("{name}:{value}"));
+            if let ("used_memory" | "maxmemory", Ok(bytes)) = (*name, value.parse()) {
+                line(&mut text, format_args!("{name}_human:{}", human(bytes)));
+            }
         }
         if *section == "Keyspace" {
             let keys = super::keyspace::count_for_info(session).await?;
@@ -68,6 +71,15 @@ pub(in crate::resp) async fn info<S: Store>(session: &mut Session<S>, args: Args
 fn line(text: &mut String, content: std::fmt::Arguments<'_>) {
     // Writing to a string cannot fail.
     let _ = write!(text, "{content}\r\n");
+}
+
+/// `bytes` as Redis writes sizes for people.
+fn human(bytes: u64) -> String {
+    let power = (bytes.max(1).ilog2() / 10).min(5);
+    match power {
+        0 => format!("{bytes}B"),
+        _ => format!("{:.2}{}", bytes as f64 / (1_u64 << (10 * power)) as f64, b"BKMGTP"[power as usize] as char),
+    }
 }
 
 /// What the gateway itself knows, about the tenant's connections and commands only (S5).
@@ -226,5 +238,25 @@ pub(super) fn connections_max<S: Store>(server: &Server<S>, account: Option<&Arc
     match account.map_or(0, |account| account.connections_max()) {
         0 => max,
         own => max.min(own as usize),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_written_for_people_as_in_redis() {
+        for (bytes, told) in [
+            (0, "0B"),
+            (1023, "1023B"),
+            (1024, "1.00K"),
+            (1_714_608, "1.64M"),
+            (25_276_063_744, "23.54G"),
+            (1 << 40, "1.00T"),
+            (3 << 49, "1.50P"),
+        ] {
+            assert_eq!(human(bytes), told, "{bytes}");
+        }
     }
 }
