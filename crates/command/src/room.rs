@@ -12,8 +12,9 @@ const STEP_BYTES: usize = 64 << 10;
 
 /// A limit on what the commands of one tenant hold together of their results (S11).
 pub trait ResultLimit: Send + Sync {
-    /// Books `bytes` more; `false` if there is no room for them.
-    fn try_take(&self, bytes: usize) -> bool;
+    /// Books `bytes` more for a command that has `held` so far; `false` if there is no room for them. A command that is
+    /// the only one to hold any always has room: trying again would not help it.
+    fn try_take(&self, bytes: usize, held: usize) -> bool;
 
     /// Gives back `bytes` that were booked.
     fn give_back(&self, bytes: usize);
@@ -45,7 +46,7 @@ impl Room {
         }
         if let Some(limit) = self.limit.as_ref().filter(|_| self.taken > self.booked.max(STEP_BYTES)) {
             let more = self.taken.next_multiple_of(STEP_BYTES) - self.booked;
-            if !limit.try_take(more) {
+            if !limit.try_take(more, self.booked) {
                 return Err(TOO_MANY_RESULTS);
             }
             self.booked += more;
@@ -81,7 +82,7 @@ mod tests {
     struct Steps(AtomicUsize);
 
     impl ResultLimit for Steps {
-        fn try_take(&self, bytes: usize) -> bool {
+        fn try_take(&self, bytes: usize, _: usize) -> bool {
             let fits = self.0.load(Ordering::Relaxed) + bytes <= STEPS_MAX * STEP_BYTES;
             self.0.fetch_add(if fits { bytes } else { 0 }, Ordering::Relaxed);
             fits

@@ -20,12 +20,12 @@ impl ByteLimit {
 
     /// Books `bytes`, unless that would go beyond the limit.
     pub(crate) fn try_hold(self: &Arc<Self>, bytes: u64) -> Option<Held> {
-        self.book(bytes).then(|| Held { limit: Arc::clone(self), bytes })
+        self.book(bytes, |_| false).then(|| Held { limit: Arc::clone(self), bytes })
     }
 
-    /// Books `bytes`; `false` if that would go beyond the limit.
-    fn book(&self, bytes: u64) -> bool {
-        let more = |now: u64| now.checked_add(bytes).filter(|&sum| sum <= self.max);
+    /// Books `bytes`; `false` if that would go beyond the limit, unless what is held `may_go_beyond` it.
+    fn book(&self, bytes: u64, may_go_beyond: impl Fn(u64) -> bool) -> bool {
+        let more = |now: u64| now.checked_add(bytes).filter(|&sum| sum <= self.max || may_go_beyond(now));
         self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
@@ -42,8 +42,8 @@ impl ByteLimit {
 }
 
 impl ResultLimit for ByteLimit {
-    fn try_take(&self, bytes: usize) -> bool {
-        self.book(bytes as u64)
+    fn try_take(&self, bytes: usize, held: usize) -> bool {
+        self.book(bytes as u64, |now| now == held as u64)
     }
 
     fn give_back(&self, bytes: usize) {
@@ -88,5 +88,14 @@ mod tests {
         assert!(limit.try_hold(1).is_none());
         drop((part, beyond));
         assert_eq!(limit.bytes(), 0);
+    }
+
+    #[test]
+    fn a_command_that_is_alone_goes_beyond_the_limit_of_results() {
+        let limit = ByteLimit::new(100);
+        assert!(limit.try_take(90, 0) && limit.try_take(90, 90));
+        assert!(!limit.try_take(1, 0), "another one");
+        limit.give_back(100);
+        assert!(limit.try_take(20, 0) && !limit.try_take(1, 80), "now there are two");
     }
 }
