@@ -452,7 +452,7 @@ macro_rules! with_commands {
                 session { is_container: true } "About this connection and the others";
 
             Acl "acl" -2 "server" [] [slow] ()
-                session { is_container: true, secret: Secret::Always } "Who you are";
+                session { is_container: true, secret: Secret::Always } "The users of the tenant, and what they may do";
             Command "command" -1 "server" [loading stale] [connection] ()
                 session { is_container: true, takes_many: true } "About the commands";
             Info "info" -1 "server" [loading stale] [dangerous] () session "About the server";
@@ -465,7 +465,7 @@ macro_rules! with_commands {
             SlowLog "slowlog" -2 "server" [] [slow] ()
                 session { is_container: true } "The last commands that took long";
             Latency "latency" -2 "server" [] [slow] ()
-                session { is_container: true } "For tools that ask: nothing is recorded";
+                session { is_container: true } "Commands that took long, and how long commands take";
             Memory "memory" -2 "server" [] [slow] (0 0 0 LOOK)
                 session { is_container: true, keyed: &["usage"] } "What takes memory";
             Save "save" 1 "server" [admin noscript no_async_loading no_multi] [admin dangerous] ()
