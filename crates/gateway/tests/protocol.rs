@@ -280,6 +280,21 @@ fn info_names_what_clients_look_for() {
 }
 
 #[test]
+fn memory_usage_counts_a_value_with_all_its_parts() {
+    let weir = start();
+    let mut client = weir.connect();
+    let value = "v".repeat(50_000);
+    for words in ["SET k", "HSET k f", "RPUSH k", "SADD k", "ZADD k 1", "XADD k * f"] {
+        client.say("DEL k");
+        let request: Vec<&str> = words.split(' ').chain([value.as_str()]).collect();
+        assert!(!client.ask(&request).starts_with(b"-"), "{words}");
+        let told = client.say("MEMORY USAGE k");
+        let bytes: usize = told.trim_start_matches(':').trim_end().parse().expect("a number");
+        assert!((50_065..50_500).contains(&bytes), "{words}: {bytes}");
+    }
+}
+
+#[test]
 fn words_of_migrate_are_checked_before_it_is_refused() {
     let weir = start();
     let mut client = weir.connect();

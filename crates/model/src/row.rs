@@ -96,4 +96,12 @@ impl Row {
             Content::Parts(head) => head.stored_bytes(),
         }
     }
+
+    /// About how many bytes the row has in all, with the parts of a row of many parts.
+    pub fn bytes_with_parts(&self) -> u64 {
+        match &self.content {
+            Content::String(value) => value.len() as u64,
+            Content::Parts(head) => head.bytes_with_parts(),
+        }
+    }
 }

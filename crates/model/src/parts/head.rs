@@ -161,6 +161,15 @@ impl Head {
         stored_bytes(&self.detail, self.packed.as_ref().map(Packed::as_bytes))
     }
 
+    /// About how many bytes the row has in all: the head, and the parts with keys of their own.
+    pub fn bytes_with_parts(&self) -> u64 {
+        let &Self { kind, version, count, bytes, .. } = self;
+        let packed = self.packed.as_ref().map(Packed::as_bytes);
+        let head = HeadRef { kind, version, count, bytes, detail: &self.detail, packed };
+        let parts = if packed.is_none() { head.parts_bytes_about() } else { 0 };
+        parts.saturating_add(head.stored_bytes() as u64)
+    }
+
     /// For a hash, a set or a sorted set: whether Redis would not keep it as a small one.
     pub fn is_large(&self) -> bool {
         self.detail.first() == Some(&1)
@@ -316,6 +325,14 @@ mod tests {
         let plain = Head::new(RowType::Hash, 7);
         assert_eq!(plain.encode_until(Some(5)), (plain.encode(), Some(5)));
         assert_eq!(plain.row_ms(Some(5)), Some(5));
+    }
+
+    #[test]
+    fn a_row_has_the_bytes_of_its_head_and_of_parts_with_keys_of_their_own() {
+        let spread = Head { count: 3, bytes: 900, ..Head::new(RowType::Hash, 7) };
+        assert_eq!(spread.bytes_with_parts(), (BYTES + 900 + 3 * Life::SUBKEY_AT) as u64);
+        let packed = Head { packed: Some(Packed::of(&[0; 50])), ..spread };
+        assert_eq!(packed.bytes_with_parts(), (BYTES + 50) as u64, "the head has its parts");
     }
 
     #[test]

@@ -79,8 +79,9 @@ pub(in crate::resp) async fn memory<S: Store>(session: &mut Session<S>, args: Ar
                 }
             }
             match session.get(args.at(2)).await? {
-                Some(entry) => {
-                    let bytes = args.at(2).len() + entry.bytes() + KEY_OVERHEAD_BYTES;
+                Some(row) => {
+                    let key_bytes = (args.at(2).len() + KEY_OVERHEAD_BYTES) as u64;
+                    let bytes = row.bytes_with_parts().saturating_add(key_bytes);
                     session.outbox.replies.integer(bytes as i64);
                 }
                 None => session.outbox.replies.null(),
@@ -111,7 +112,7 @@ pub(in crate::resp) async fn memory<S: Store>(session: &mut Session<S>, args: Ar
             &[
                 "DOCTOR | MALLOC-STATS | PURGE: for tools that ask.",
                 "STATS: what the store holds in memory.",
-                "USAGE <key> [SAMPLES <count>]: bytes of key and value, and 64.",
+                "USAGE <key> [SAMPLES <count>]: bytes of key and value, with all its parts, and 64.",
                 "HELP: this text.",
             ],
         ),
