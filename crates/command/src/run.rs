@@ -9,7 +9,7 @@ use crate::error::{Error, Outcome};
 use crate::events::Classes;
 use crate::handlers::{
     bitfield, bitmap, blocking, dump, expiry, field_expiry, field_values, geo, geosearch, hashes, hyperloglogs, keys,
-    lcs, list_moves, list_search, lists, moves, numbers, object, ranges, scan, set_operations, sets, sort,
+    lcs, list_moves, list_search, lists, memory, moves, numbers, object, ranges, scan, set_operations, sets, sort,
     stream_claims, stream_groups, stream_info, stream_reads, streams, strings, zcombine, zpops, zranges, zsets,
 };
 use crate::rows::Waiting;
@@ -17,17 +17,23 @@ use crate::table::{Command, Id, Plain, with_commands};
 
 macro_rules! calls {
     ($($id:ident $name:literal $arity:literal $group:literal [$($flag:ident)*] [$($category:ident)*] $keys:tt
-       $module:ident $(:: $handler:ident)? $({ $($field:ident: $value:expr),* })? $summary:literal;)*) => {
+       $module:ident $(:: $handler:ident)? $($keyed_module:ident :: $keyed_handler:ident)?
+       $({ $($field:ident: $value:expr),* })? $summary:literal;)*) => {
         /// Calls the handler.
         ///
         /// Not an `async fn`, and boxed as a future without a named type: the compiler generates the code of an
         /// `async fn` anew in every crate that awaits it, and the code of all handlers together is megabytes.
         fn called<'a>(id: Id, cx: &'a mut Context<'_>, args: Args<'a>) -> Waiting<'a, Outcome> {
-            match id { $(Id::$id => calls!(@call cx args $module $(:: $handler)?),)* }
+            match id {
+                $(Id::$id => calls!(@call cx args $module $(:: $handler)? $($keyed_module :: $keyed_handler)?),)*
+            }
         }
     };
     (@call $cx:ident $args:ident session) => {
         Box::pin(std::future::ready(Err(Error::new("ERR internal error: this command is about a session"))))
+    };
+    (@call $cx:ident $args:ident session $module:ident :: $handler:ident) => {
+        Box::pin($module::$handler($cx, $args))
     };
     (@call $cx:ident $args:ident $module:ident :: $handler:ident) => { Box::pin($module::$handler($cx, $args)) };
 }
@@ -48,7 +54,7 @@ async fn dispatch(id: Id, cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     }
 }
 
-/// Runs `command`, which has to be one [of rows](Command::is_of_rows), in `context`.
+/// Runs `command`, which has to [work on rows](Command::works_on_rows) with these `args`, in `context`.
 pub async fn run(command: &'static Command, mut context: Context<'_>, args: Args<'_>) -> Finished {
     context.begin_command(command);
     if context.wants() != Classes::NONE {

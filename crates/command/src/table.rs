@@ -54,7 +54,7 @@ pub struct Command {
     pub key_use: KeyUse,
     /// Position of the number of keys, if the command has one; the keys follow it. The keys of `keys` come before them.
     pub counted: Option<usize>,
-    /// Subcommands that are followed by one key, although `keys` names none.
+    /// Subcommands that are followed by one key, although `keys` names none. They work on rows, whatever the others do.
     pub keyed: &'static [&'static str],
     /// The command's keys are the first half of the words behind the word `STREAMS`.
     pub reads_streams: bool,
@@ -75,7 +75,7 @@ pub struct Command {
     /// One line for people.
     pub summary: &'static str,
     /// The command works on rows, and [`crate::run`] runs it. Other commands are about a session, or about all of a
-    /// tenant, and are run by the code that has those.
+    /// tenant, and are run by the code that has those; but see [`Command::works_on_rows`].
     pub is_of_rows: bool,
     /// When the command writes without a look at what was there before.
     pub plain: Plain,
@@ -321,8 +321,20 @@ impl Command {
 
     /// Where the keys are, as in [`Command::keys`], when `subcommand` is the first argument.
     pub fn keys_with(&self, subcommand: Option<&[u8]>) -> (i32, i32, i32) {
+        if self.is_keyed(subcommand) { (2, 2, 1) } else { self.keys }
+    }
+
+    /// Whether `subcommand` is followed by one key, although [`Command::keys`] names none.
+    fn is_keyed(&self, subcommand: Option<&[u8]>) -> bool {
         let is_one = |word: &[u8]| self.keyed.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes()));
-        if subcommand.is_some_and(is_one) { (2, 2, 1) } else { self.keys }
+        subcommand.is_some_and(is_one)
+    }
+
+    /// Whether the command with these `args` works on rows, so that [`crate::run`] runs it: it is
+    /// [of rows](Command::is_of_rows), or only its subcommand is, which has a key.
+    #[inline]
+    pub fn works_on_rows(&self, args: Args<'_>) -> bool {
+        self.is_of_rows || self.is_keyed(args.get(1))
     }
 
     /// Whether all keys in `args` are in one hash slot. Every byte of every key is looked at, and others are served
@@ -474,7 +486,8 @@ pub fn takes(arity: i32, len: usize) -> bool {
 
 macro_rules! facts {
     ($($id:ident $name:literal $arity:literal $group:literal [$($flag:ident)*] [$($category:ident)+] $keys:tt
-       $module:ident $(:: $handler:ident)? $({ $($field:ident: $value:expr),* })? $summary:literal;)*) => {
+       $module:ident $(:: $handler:ident)? $($keyed_module:ident :: $keyed_handler:ident)?
+       $({ $($field:ident: $value:expr),* })? $summary:literal;)*) => {
         /// A command's number.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[expect(missing_docs, reason = "the table says what they do")]

@@ -288,6 +288,21 @@ fn a_script_goes_through_all_keys_with_its_own_among_them() {
 }
 
 #[test]
+fn a_script_asks_for_the_memory_usage_of_keys_that_it_has_written_or_not_declared() {
+    let world = World::new();
+    let mut client = world.tenant("t", 1, 0);
+    assert_eq!(client.say("SET other 1"), "+OK\r\n");
+    let script = "redis.call('hset', KEYS[1], 'f', string.rep('v', 50000)) \
+                  return {redis.call('memory', 'usage', KEYS[1]) > 50000, \
+                          redis.call('MEMORY', 'USAGE', 'other', 'SAMPLES', 5), \
+                          redis.call('memory', 'usage', 'none')}";
+    let told = client.ask(&["EVAL", script, "1", "h"]);
+    assert_eq!(String::from_utf8_lossy(&told), "*3\r\n:1\r\n:70\r\n$-1\r\n");
+    let told = client.ask(&["EVAL_RO", "return redis.call('memory', 'usage', KEYS[1])", "1", "other"]);
+    assert_eq!(String::from_utf8_lossy(&told), ":70\r\n");
+}
+
+#[test]
 fn a_subcommand_that_does_not_exist_is_an_unknown_command_to_scripts() {
     let weir = Running::start(Settings::default());
     let mut client = weir.connect();
@@ -296,6 +311,8 @@ fn a_subcommand_that_does_not_exist_is_an_unknown_command_to_scripts() {
         ("return redis.call('config','nosuch')", "-ERR Unknown Redis command called from script"),
         ("return redis.call('xgroup','create','k')", "-ERR Wrong number of args calling Redis command"),
         ("return redis.call('object','encoding','k')", "$-1\r\n"),
+        ("return redis.call('memory','usage')", "-ERR Wrong number of args calling Redis command"),
+        ("return redis.call('memory','stats')", "-ERR This Redis command is not allowed from script"),
         ("return redis.acl_check_cmd('config','nosuch')", "-ERR Invalid command passed to redis.acl_check_cmd()"),
         ("return redis.acl_check_cmd('config','get','x')", ":1\r\n"),
     ] {

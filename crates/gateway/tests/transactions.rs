@@ -268,6 +268,17 @@ fn databases_are_chosen_in_the_middle_and_flushes_keep_their_place() {
 }
 
 #[test]
+fn memory_usage_is_a_part_of_its_transaction() {
+    let weir = Running::start(Settings::default());
+    let mut client = weir.connect();
+    let replies = all(&mut client, &["MULTI", "SET a 1", "MEMORY USAGE a", "SET b 2", "EXEC"]);
+    assert_eq!(replies[4], "*3\r\n+OK\r\n:66\r\n+OK\r\n");
+    assert_eq!(weir.store.batches.lock().expect("no panic")[..], [2], "one record");
+    let replies = all(&mut client, &["MULTI", "MEMORY DOCTOR", "MEMORY USAGE none", "EXEC"]);
+    assert!(replies[3].starts_with("*2\r\n$") && replies[3].ends_with("\r\n$-1\r\n"), "{replies:?}");
+}
+
+#[test]
 fn a_transaction_whose_commit_fails_is_answered_with_the_error() {
     let weir = Running::start(Settings::default());
     let mut client = weir.connect();

@@ -155,5 +155,8 @@ func main() {
 	if active := must(inspector.ListActiveTasks("default")); len(completed) != 35 || len(scheduled) != 1 || len(active) != 0 {
 		log.Panic(len(completed), len(scheduled), len(active))
 	}
+	if queue := must(inspector.GetQueueInfo("default")); queue.Completed != 35 || queue.Scheduled != 1 || queue.MemoryUsage <= 0 {
+		log.Panic(queue.Completed, queue.Scheduled, queue.MemoryUsage)
+	}
 	fmt.Println("asynq v0.26.0 works")
 }

@@ -58,7 +58,7 @@ impl Fates {
             }
         }
         if !cx.is_locked() {
-            if command.id == Id::Object {
+            if matches!(command.id, Id::Object | Id::Memory) {
                 cx.miss_nothing();
             }
             return Ok(Self(Vec::new()));

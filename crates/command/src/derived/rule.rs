@@ -152,7 +152,7 @@ pub(super) fn rule(command: &Command, args: Args<'_>) -> Rule {
 /// Whether `command` looks for the key at `place` among its rows as a read does, so that a missing key is a miss.
 pub(super) fn misses(command: &Command, args: Args<'_>, place: usize) -> bool {
     match command.id {
-        Id::Object => false,
+        Id::Object | Id::Memory => false,
         // Such a command tells its misses as it goes.
         _ if command.follows => false,
         Id::BitField => !has_word(args, 2, &["SET", "INCRBY"]),

@@ -17,6 +17,7 @@ pub mod list_moves;
 pub mod list_search;
 pub mod lists;
 pub mod members;
+pub mod memory;
 pub mod moves;
 pub mod numbers;
 pub mod object;

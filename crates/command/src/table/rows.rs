@@ -11,7 +11,8 @@
 //!   may be left out if there are others.
 //! - `(first last step USE)`: where the keys are ([`Command::keys`](super::Command::keys)) and what is done to them
 //!   ([`key_use`](super::key_use)); `()` if there are none, `(0 0 0 USE)` if only some subcommands have one.
-//! - `handler`: a function of `handlers`; `session` if the command is not of rows.
+//! - `handler`: a function of `handlers`; `session` if the command is not of rows. If only its subcommands with a key
+//!   are, the function that serves these follows `session`.
 //! - `{ field: value }`: fields of [`Command`](super::Command) that most commands leave as they are.
 
 /// Hands all rows to the macro `$use_them`. In `table.rs` they become `COMMANDS`; in `run.rs` they become the calls of
@@ -467,7 +468,7 @@ macro_rules! with_commands {
             Latency "latency" -2 "server" [] [slow] ()
                 session { is_container: true } "Commands that took long, and how long commands take";
             Memory "memory" -2 "server" [] [slow] (0 0 0 LOOK)
-                session { is_container: true, keyed: &["usage"] } "What takes memory";
+                session memory::usage { is_container: true, keyed: &["usage"] } "What takes memory";
             Save "save" 1 "server" [admin noscript no_async_loading no_multi] [admin dangerous] ()
                 session "Everything that was answered is saved";
             BgSave "bgsave" -1 "server" [admin noscript no_async_loading] [admin dangerous] ()

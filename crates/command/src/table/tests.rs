@@ -62,6 +62,22 @@ fn what_needs_room_is_known_by_the_command_or_its_subcommand() {
 }
 
 #[test]
+fn what_works_on_rows_is_known_by_the_command_or_by_a_subcommand_with_a_key() {
+    for (line, works_on_rows) in [
+        ("GET k", true),
+        ("OBJECT HELP", true),
+        ("MEMORY USAGE k", true),
+        ("memory usage", true),
+        ("MEMORY STATS", false),
+        ("MEMORY", false),
+        ("WATCH usage", false),
+    ] {
+        let (command, request) = request(line);
+        assert_eq!(command.works_on_rows(request.args()), works_on_rows, "{line}");
+    }
+}
+
+#[test]
 fn what_is_done_to_keys_depends_on_their_place_and_on_options() {
     for (line, position, words) in [
         ("GET k", 0, &["RO", "access"][..]),

@@ -228,8 +228,8 @@ impl<S: Store> Session<S> {
 
     /// Whether a connection that receives every command may run this one. As in Redis, it may not use keys.
     #[inline]
-    pub(super) fn may_in_monitor(&self, command: &Command) -> Outcome {
-        if !self.is_monitor() || !(command.is_of_rows || matches!(command.group, "scripting")) {
+    pub(super) fn may_in_monitor(&self, command: &Command, args: Args<'_>) -> Outcome {
+        if !self.is_monitor() || !(command.works_on_rows(args) || matches!(command.group, "scripting")) {
             return Ok(());
         }
         Err(Error::new("ERR Replica can't interact with the keyspace"))

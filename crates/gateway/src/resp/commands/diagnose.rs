@@ -1,8 +1,8 @@
 //! Commands for looking at the server: `SLOWLOG`, `LATENCY`, `MEMORY`.
 
-use weir_command::error::{Error, Outcome, SYNTAX};
+use weir_command::error::{Error, Outcome};
 use weir_command::number::parse_i64;
-use weir_command::{Args, end_turn_of, integer, lower};
+use weir_command::{Args, end_turn_of, lower};
 
 use crate::resp::outbox::YIELD;
 use crate::resp::session::Session;
@@ -13,9 +13,6 @@ const SLOWLOG_ENTRIES: usize = 10;
 
 /// How many entries are written between two turns; each has up to 32 words.
 const TURN_ENTRIES: usize = 50;
-
-/// About how many bytes a key costs besides its own: entry, index and filter.
-const KEY_OVERHEAD_BYTES: usize = 64;
 
 pub(in crate::resp) async fn slowlog<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let subcommand = lower(args.at(1));
@@ -68,25 +65,10 @@ pub(in crate::resp) async fn slowlog<S: Store>(session: &mut Session<S>, args: A
     Ok(())
 }
 
+/// The subcommands of `MEMORY` but `USAGE`, which works on rows.
 pub(in crate::resp) async fn memory<S: Store>(session: &mut Session<S>, args: Args<'_>) -> Outcome {
     let subcommand = lower(args.at(1));
     match subcommand.as_slice() {
-        b"usage" => {
-            let mut words = args.iter_from(3);
-            while let Some(word) = words.next() {
-                if !word.eq_ignore_ascii_case(b"SAMPLES") || integer(words.next().ok_or(SYNTAX)?)? < 0 {
-                    return Err(SYNTAX);
-                }
-            }
-            match session.get(args.at(2)).await? {
-                Some(row) => {
-                    let key_bytes = (args.at(2).len() + KEY_OVERHEAD_BYTES) as u64;
-                    let bytes = row.bytes_with_parts().saturating_add(key_bytes);
-                    session.outbox.replies.integer(bytes as i64);
-                }
-                None => session.outbox.replies.null(),
-            }
-        }
         b"doctor" => {
             session
                 .outbox

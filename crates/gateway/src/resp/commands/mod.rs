@@ -46,7 +46,7 @@ const WORDS_MAX: usize = 1000;
 /// through in one turn.
 const OPTION_WORDS_MAX: usize = 2048;
 
-/// Runs `command`, which is not [of rows](Command::is_of_rows).
+/// Runs `command`, which does not [work on rows](Command::works_on_rows) with these `args`.
 pub(super) async fn run<S: Store>(command: &Command, session: &mut Session<S>, args: Args<'_>) -> Outcome {
     command.check_subcommand(args)?;
     match command.id {

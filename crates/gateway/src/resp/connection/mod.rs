@@ -373,7 +373,7 @@ impl<S: Store> Connection<S> {
                 }
                 self.begin_bill(charge.as_ref());
                 self.remember(command, args);
-                let outcome = if command.is_of_rows {
+                let outcome = if command.works_on_rows(args) {
                     let outcome = self.execute_on_rows(command, args).await;
                     match self.session.waits.take().filter(|_| outcome.is_ok()) {
                         Some(wait) => Box::pin(self.wait_for_rows(command, args, wait)).await,
@@ -469,7 +469,7 @@ impl<S: Store> Connection<S> {
             Box::pin(self.session.check_rights(command, args)).await?;
         }
         self.session.may_in_subscribed_state(command, args)?;
-        self.session.may_in_monitor(command)?;
+        self.session.may_in_monitor(command, args)?;
         check_options(command, args.len())?;
         if self.session.store().is_ok_and(Store::is_spread) && !command.stays_in_one_slot(args, YIELD).await {
             return Err(CROSS_SLOT);

@@ -368,7 +368,7 @@ impl Scripted {
             let name = String::from_utf8_lossy(args.at(0)).into_owned();
             let text = format!("ERR {name} command is not allowed with BLOCK option from scripts");
             Err(Error::bytes(text.into_bytes()))
-        } else if command.is_of_rows {
+        } else if command.works_on_rows(args) {
             self.about_rows(rows, command, args, ground, draft).await
         } else {
             self.about_nothing(command, args).await

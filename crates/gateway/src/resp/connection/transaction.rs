@@ -51,7 +51,7 @@ async fn steps(queued: &[Queued], database: u8) -> Vec<Step<'_>> {
         end_turn(YIELD, index).await;
         let args = one.request.args();
         if is_script(one.command)
-            || one.command.is_of_rows && !rows_of(one.command, args, 0, Databases::AS_NAMED).is_empty()
+            || one.command.works_on_rows(args) && !rows_of(one.command, args, 0, Databases::AS_NAMED).is_empty()
         {
             let member = Member { command: one.command, args, database, denied: None };
             match steps.last_mut() {
@@ -418,7 +418,7 @@ impl<S: Store> Connection<S> {
         let others = self.session.outbox.replies.begin_element();
         let outcome = if let Some(denied) = denied {
             Err(denied.as_error_at_exec(command, args))
-        } else if command.is_of_rows {
+        } else if command.works_on_rows(args) {
             self.execute_on_rows(command, args).await
         } else if command.id == Id::SwapDb {
             self.swap_databases(args).await
