@@ -153,6 +153,9 @@ fn a_tenant_at_its_limits_is_seen() {
     let shop = |name: &str| page.value(&format!("{name}{{tenant=\"shop\"}}"));
     assert_eq!((shop("weir_tenant_connections"), shop("weir_tenant_connections_max")), (1.0, 1.0));
     assert_eq!(shop("weir_tenant_connections_refused_total"), 1.0);
+    // Twenty times two, and perhaps the login.
+    let commands = shop("weir_tenant_commands_total");
+    assert!((40.0..=41.0).contains(&commands), "{commands}");
     assert_eq!(shop("weir_tenant_disk_max_bytes"), f64::from(1 << 30));
     assert!(shop("weir_tenant_disk_bytes") > 0.0);
     let refused = |reason: &str| page.value(&format!("weir_logins_refused_total{{reason=\"{reason}\"}}"));

@@ -1,4 +1,4 @@
-//! Request units by tenant: what its commands have cost, whether or not they are limited.
+//! Commands by tenant: how many there were, and what they have cost in request units, whether or not they are limited.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -14,7 +14,12 @@ use crate::store::Store;
 use crate::tenant::account::Costs;
 
 pub(super) fn write<S: Store>(gateway: &Observer<S>, sheet: &mut Sheet<'_>) -> fmt::Result {
-    let costs = costliest(gateway.costs().into_values().collect());
+    let all: Vec<Costs> = gateway.costs().into_values().collect();
+    let busiest = first(&all, |cost| cost.commands);
+    let commands = busiest.iter().map(|cost| ([("tenant", &*cost.name)], cost.commands));
+    let help = "Commands that the tenant's clients and scripts have called";
+    sheet.counter("weir_tenant_commands", help, None, commands)?;
+    let costs = first(&all, |cost| cost.price.milli_units);
     let units = costs.iter().map(|cost| {
         let units = cost.price.milli_units as f64 / MILLI as f64;
         ([("tenant", &*cost.name)], ConstCounter::new(units))
@@ -38,10 +43,27 @@ pub(super) fn write<S: Store>(gateway: &Observer<S>, sheet: &mut Sheet<'_>) -> f
     sheet.counter("weir_tenant_request", help, Some(&Unit::Bytes), bytes)
 }
 
-/// The tenants whose commands cost most; the others are on the bill.
-fn costliest(mut costs: Vec<Costs>) -> Vec<Costs> {
-    costs.retain(|cost| cost.price.milli_units > 0);
-    costs.sort_by_key(|cost| Reverse(cost.price.milli_units));
+/// The tenants with the largest `amount`; the others are on the bill.
+fn first(all: &[Costs], amount: fn(&Costs) -> u64) -> Vec<&Costs> {
+    let mut costs: Vec<&Costs> = all.iter().filter(|cost| amount(cost) > 0).collect();
+    costs.sort_by_key(|cost| Reverse(amount(cost)));
     costs.truncate(TENANTS_MAX);
     costs
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_node::request_units::Price;
+
+    use super::*;
+
+    #[test]
+    fn who_has_called_most_commands_is_shown_first_and_who_has_called_none_is_not() {
+        let costs = |name: &str, commands| Costs { name: name.into(), commands, price: Price::default() };
+        let all = [costs("few", 1), costs("none", 0), costs("many", 9)];
+        let shown = first(&all, |cost| cost.commands);
+        assert_eq!(shown.iter().map(|cost| &*cost.name).collect::<Vec<_>>(), ["many", "few"]);
+        let all: Vec<Costs> = (1..200).map(|commands| costs("t", commands)).collect();
+        assert_eq!(first(&all, |cost| cost.commands).len(), TENANTS_MAX);
+    }
 }
