@@ -44,11 +44,13 @@ pub enum Plant {
     ScriptInHalf,
     /// Functions are kept in memory only, not written.
     FunctionsNotWritten,
+    /// A write whose commit has failed is acknowledged.
+    FailedCommitHidden,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Plant; 19] = [
+    pub const ALL: [Plant; 20] = [
         Plant::DroppedTombstone,
         Plant::SnapshotBound,
         Plant::ExpiryOffByOne,
@@ -68,6 +70,7 @@ impl Plant {
         Plant::AgendaLeft,
         Plant::ScriptInHalf,
         Plant::FunctionsNotWritten,
+        Plant::FailedCommitHidden,
     ];
 }
 

@@ -59,6 +59,8 @@ pub struct Cuts {
     pub kept: u64,
     /// Such batches that were not found.
     pub lost: u64,
+    /// Requests that a failing disk has refused.
+    pub refused: u64,
     /// What happened when, on every machine and disk of the run: equal seeds give equal fingerprints.
     pub fingerprint: u64,
 }
@@ -78,6 +80,7 @@ impl Tally for Cuts {
         self.acknowledged += other.acknowledged;
         self.kept += other.kept;
         self.lost += other.lost;
+        self.refused += other.refused;
         // A sum, so that the order in which threads finish does not matter.
         self.fingerprint = self.fingerprint.wrapping_add(other.fingerprint);
     }
@@ -85,9 +88,10 @@ impl Tally for Cuts {
 
 impl fmt::Display for Cuts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { cuts, in_recovery, acknowledged, kept, lost, .. } = self;
+        let Self { cuts, in_recovery, acknowledged, kept, lost, refused, .. } = self;
         write!(f, "{cuts} cuts survived ({in_recovery} during recovery), {acknowledged} batches acknowledged, ")?;
-        write!(f, "{kept} unpromised ones found, {lost} lost")
+        write!(f, "{kept} unpromised ones found, {lost} lost")?;
+        if *refused > 0 { write!(f, ", {refused} requests refused") } else { Ok(()) }
     }
 }
 

@@ -56,6 +56,7 @@ Examples:
   weir sim delta-rmw                                   the same for a tenant that reads and writes, and needs memory, too
   weir sim delta-mix                                   the same with 64 tenants of many kinds
   weir sim crash --seeds 1000 --sync interval          a thousand histories of power cuts
+  weir sim served --faults full --engine memory        a whole server on a full disk that has space again later, and power cuts
   weir sim interrupt --rounds 10                       real servers; leaves its data in ./weir-interrupt
 
 All but kill9 and interrupt run in virtual time, on a simulated disk: they touch no file but those that --json and the like name. The same seed
@@ -77,8 +78,8 @@ impl Sim {
                 };
                 crash(seeds, engine, sync, cuts, rows)
             }
-            Run::Served { seeds, terms: Terms { engine, sync }, cuts } => {
-                let setting = served::Setting { engine, sync: sync.mode(), cuts };
+            Run::Served { seeds, terms: Terms { engine, sync }, cuts, faults } => {
+                let setting = served::Setting { engine, sync: sync.mode(), cuts, faults };
                 let replay = |seed| setting.command(seed);
                 tell("served", run(&seeds.plan(), replay, |seed| served::history(seed, setting)))
             }

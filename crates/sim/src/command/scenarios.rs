@@ -10,6 +10,19 @@ use super::settings::{Seeds, Sync, Terms};
 use crate::clients::of_rows;
 use crate::engines::Engines;
 use crate::interrupt;
+use crate::served::DiskFaults;
+
+const SERVED: &str = "\
+Each client takes steps, one after the other: step n writes to fifteen rows of every type, by a transaction, a script or a function. Another client waits for the number
+that each step pushes, by BLMOVE. After every cut, the rows must be those after some step that is not older than what was promised, and each number must be there once.
+
+With --faults a client may also be refused. It then waits until the server accepts writes again, looks which step was the last, and goes on from there. In half of the
+lives the disk works again after a while: then the server must accept writes without a restart, every client that waits must be woken by the next push, and the rows
+must be those after some step, before the power goes. In the other half the power goes while the disk fails. Reads never fail.
+
+  weir sim served --sync interval --seeds 20           power cuts on a disk that works
+  weir sim served --faults eio --engine sp-lsm         writes, syncs, renames and the like fail, too
+  weir sim served --faults full --seed 7               what seed 7 draws on a disk that is full for a while";
 
 const DUMP: &str = "\
 A dump is lines of JSON. The first one names the format, its version and the command that made it. Each other line is a command and its answer:
@@ -50,7 +63,8 @@ pub(super) enum Run {
         by_command: bool,
     },
     /// Crashes: power cuts under a whole server, which is asked over its port by scripts, functions, transactions and
-    /// clients that wait
+    /// clients that wait; on a disk that also fails for a while, if you ask for it
+    #[command(after_help = SERVED)]
     Served {
         #[command(flatten)]
         seeds: Seeds,
@@ -59,6 +73,9 @@ pub(super) enum Run {
         /// Cuts in the history of one seed
         #[arg(long, default_value_t = 20)]
         cuts: u64,
+        /// Let the disk fail for a while in each life of the server (default: it only loses its power)
+        #[arg(long, value_enum)]
+        faults: Option<DiskFaults>,
     },
     /// Concurrency: many clients with all commands on rows; each history repeats, and could have happened one after the
     /// other

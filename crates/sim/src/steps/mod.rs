@@ -11,6 +11,7 @@
 //! is the one that was loaded before step `c`, or before the next.
 #![allow(clippy::disallowed_methods, reason = "these clients speak to servers over real sockets")]
 
+pub mod patient;
 pub mod step;
 pub mod way;
 
@@ -81,6 +82,18 @@ impl Steps {
     /// From now on what was acknowledged since the last look may be lost.
     pub fn promise_nothing(&mut self) {
         (*self.acknowledged.get_mut(), *self.taken.get_mut()) = self.found;
+    }
+
+    /// As [`Load::verify`] of a server that goes on. What was found at the last look before stays what is sure to be
+    /// there when [nothing else is promised](Self::promise_nothing).
+    ///
+    /// # Errors
+    /// As [`Load::verify`].
+    pub fn look(&mut self, door: &Door, client: usize) -> std::result::Result<(), String> {
+        let found = self.found;
+        self.verify(door, client)?;
+        self.found = found;
+        Ok(())
     }
 
     /// How many steps were sent.

@@ -120,6 +120,21 @@ pub fn take(rows: &str) -> Words {
     command(rows, "BLMOVE @q @d LEFT RIGHT 0.05")
 }
 
+/// Waits for the next number of a step, as long as it takes, and takes it over.
+pub fn wait_and_take(rows: &str) -> Words {
+    command(rows, "BLMOVE @q @d LEFT RIGHT 0")
+}
+
+/// Writes to a row that is in no step: shows whether the server accepts writes.
+pub fn try_to_write(rows: &str) -> Words {
+    command(rows, "SET @w 1")
+}
+
+/// Asks which step was the last.
+pub fn last(rows: &str) -> Words {
+    command(rows, "GET @n")
+}
+
 /// Asks for the numbers that were taken over, and those that are left.
 pub fn taken_and_left(rows: &str) -> [Words; 2] {
     ["LRANGE @d 0 -1", "LRANGE @q 0 -1"].map(|line| command(rows, line))

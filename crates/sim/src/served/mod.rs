@@ -4,14 +4,19 @@
 //! random. What survives is drawn, too. The next life is opened on it, and must show the rows of some last step of each
 //! client. Threads, sockets and the clock are real: unlike in virtual time, the same seed draws the same lives, but not
 //! the same moments within them.
+//!
+//! With [`DiskFaults`], the disk also fails in each life. In some lives it works again after a while: then the server
+//! does, too, and shows each step as a whole. In the others the power goes in the middle of it.
 #![allow(clippy::disallowed_methods, reason = "this runner drives a server on threads of its own, over real sockets")]
+
+mod faults;
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, ScopedJoinHandle};
 
 use tokio::sync::oneshot;
 use weir_gateway::Settings;
@@ -24,6 +29,8 @@ use weir_io::{Clock, Fs, Rng};
 use weir_log::SyncMode;
 use weir_node::{EngineKind, Machine, Node};
 
+pub use self::faults::DiskFaults;
+use self::faults::FaultyTime;
 use crate::by_command::is_of_rows;
 use crate::crash::{Cuts, draw_keep};
 use crate::kill9::Load;
@@ -47,13 +54,16 @@ pub struct Setting {
     pub sync: SyncMode,
     /// Cuts in the history of one seed.
     pub cuts: u64,
+    /// How the disk fails besides, if it does.
+    pub faults: Option<DiskFaults>,
 }
 
 impl Setting {
     /// The command that runs it with `seed`.
     pub fn command(&self, seed: u64) -> String {
-        let Self { engine, sync, cuts } = self;
-        format!("weir sim served --engine {engine} --sync {} --cuts {cuts} --seed {seed}", sync.name())
+        let Self { engine, sync, cuts, faults } = self;
+        let faults = faults.map_or_else(String::new, |faults| format!("--faults {} ", faults.name()));
+        format!("weir sim served {faults}--engine {engine} --sync {} --cuts {cuts} --seed {seed}", sync.name())
     }
 }
 
@@ -115,15 +125,18 @@ pub fn history(seed: u64, setting: Setting) -> Result<Cuts, String> {
     while tally.cuts < setting.cuts {
         let (disk, clock) = (rng.fork("disk"), RealClock::new());
         let disk = SimFs::from_image(&image, clock, DeviceSpec::instant(), FaultPlan::none(), disk);
-        let lived = live(&disk, setting, &mut clients, &mut rng, &mut tally);
+        let is_cut_among_faults = setting.faults.is_some() && rng.chance(0.5);
+        let lived = live(&disk, (setting, is_cut_among_faults), &mut clients, &mut rng, &mut tally);
         lived.map_err(|story| format!("cut {}: {story}", tally.cuts))?;
         disk.cut_power();
         tally.cuts += 1;
         let keep = draw_keep(&mut rng);
-        // If only the process dies, what is in the kernel stays.
+        // If only the process dies, what is in the kernel stays; unless a sync has failed, and what it was to make
+        // durable was not yet written anew.
+        let may_have_lost = is_cut_among_faults && setting.faults == Some(DiskFaults::Eio);
         let is_promised = match setting.sync {
             SyncMode::Always => true,
-            SyncMode::Interval => keep == Keep::All,
+            SyncMode::Interval => keep == Keep::All && !may_have_lost,
             SyncMode::None => false,
         };
         if !is_promised {
@@ -137,7 +150,7 @@ pub fn history(seed: u64, setting: Setting) -> Result<Cuts, String> {
 /// One life, from the opening to a power cut.
 fn live(
     disk: &Arc<SimFs>,
-    setting: Setting,
+    (setting, is_cut_among_faults): (Setting, bool),
     clients: &mut [Steps],
     rng: &mut Rng,
     tally: &mut Cuts,
@@ -160,19 +173,29 @@ fn live(
         }
     }
     let served = Served::start(fs, setting, salt).map_err(|story| format!("cannot open: {story}"))?;
-    let outcome = use_it(&served.door(), disk, (rng.below(CHANGES_MAX), phase), clients, tally);
+    let changes = rng.below(CHANGES_MAX);
+    let faulty = setting.faults.map(|faults| FaultyTime::draw(faults, !is_cut_among_faults, rng));
+    let outcome = use_it(&served, disk, (changes, phase), faulty.as_ref(), clients, tally);
+    if let Some(faulty) = faulty {
+        tally.refused += faulty.refused();
+        // The power goes before the server has ended in order.
+        disk.cut_power();
+    }
     served.stop()?;
     outcome
 }
 
-/// Looks at what is there, and then takes steps until the power goes.
+/// Looks at what is there, and then has steps taken until the power goes: behind a time in which the disk fails, or in
+/// the middle of it, if there is one.
 fn use_it(
-    door: &Door,
+    served: &Served,
     disk: &SimFs,
     (changes, phase): (u64, Phase),
+    faulty: Option<&FaultyTime>,
     clients: &mut [Steps],
     tally: &mut Cuts,
 ) -> Result<(), String> {
+    let door = &served.door();
     for (client, steps) in clients.iter_mut().enumerate() {
         let (sent, promised) = (steps.sent(), steps.acknowledged());
         steps.verify(door, client).map_err(|story| format!("client {client}: {story}"))?;
@@ -180,10 +203,33 @@ fn use_it(
         tally.kept += steps.sent() - promised;
     }
     let before: u64 = clients.iter().map(Load::acknowledged).sum();
+    if let Some(faulty) = faulty.filter(|faulty| faulty.ends) {
+        faulty.outlast(served, disk, clients)?;
+    }
     let cut_at = disk.changes() + changes;
     disk.cut_power_at(cut_at, phase);
+    let has_power = || disk.changes() < cut_at;
+    let ended = match faulty {
+        None => take_steps(door, clients),
+        Some(faulty) if faulty.ends => faults::take_patiently(door, clients, &has_power, None),
+        Some(faulty) => {
+            faulty.begin(disk);
+            faults::take_patiently(door, clients, &|| faulty.goes_on(disk), None)
+        }
+    };
+    tally.acknowledged += clients.iter().map(Load::acknowledged).sum::<u64>() - before;
+    match ended {
+        // Without power, anything may be refused.
+        Err(error) if has_power() => Err(error.to_string()),
+        _ => Ok(()),
+    }
+}
+
+/// Has clients take steps, and their companions take over the numbers, until the server refuses something or all steps
+/// were taken.
+fn take_steps(door: &Door, clients: &[Steps]) -> io::Result<()> {
     let stop = AtomicBool::new(false);
-    let ends: Vec<io::Result<()>> = std::thread::scope(|scope| {
+    let ends = std::thread::scope(|scope| {
         let stop = &stop;
         let companions: Vec<_> = clients
             .iter()
@@ -195,22 +241,17 @@ fn use_it(
             .enumerate()
             .map(|(client, steps)| scope.spawn(move || steps.take(door, client, stop, STEPS_MAX)))
             .collect();
-        let ended = |threads: Vec<std::thread::ScopedJoinHandle<'_, io::Result<()>>>| {
-            let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-                thread.join().unwrap_or_else(|_| Err(io::Error::other("a client panicked")))
-            };
-            threads.into_iter().map(join).collect::<Vec<_>>()
-        };
-        let mut ends = ended(takers);
+        let mut ends = joined(takers);
         stop.store(true, Ordering::Relaxed);
-        ends.extend(ended(companions));
+        ends.extend(joined(companions));
         ends
     });
-    let was_cut = disk.changes() >= cut_at;
-    tally.acknowledged += clients.iter().map(Load::acknowledged).sum::<u64>() - before;
-    match ends.into_iter().find_map(Result::err) {
-        // Without power, anything may be refused.
-        Some(error) if !was_cut => Err(error.to_string()),
-        _ => Ok(()),
-    }
+    ends.into_iter().collect()
+}
+
+/// How each of the threads has ended.
+fn joined(threads: Vec<ScopedJoinHandle<'_, io::Result<()>>>) -> Vec<io::Result<()>> {
+    let join =
+        |thread: ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(|_| Err(io::Error::other("a client panicked")));
+    threads.into_iter().map(join).collect()
 }
