@@ -20,7 +20,7 @@ use self::recent::Recent;
 use super::{DeferralPolicy, Never};
 use crate::cost::WCU_BYTES;
 use crate::policy::device::Front;
-use crate::policy::knobs::Knobs;
+use crate::policy::knobs::{Knobs, PartitionKnobs};
 use crate::policy::meter::Load;
 use crate::policy::sample::{PartitionSample, Sample};
 
@@ -113,19 +113,10 @@ impl Cruise {
     pub fn new(law: Law) -> Self {
         Self { law, partitions: BTreeMap::new() }
     }
-}
 
-/// Bytes per second that `partition`'s tenant may write by what it bought. For each unit these are more bytes than a
-/// unit has, as the largest item of one unit comes with a key and a header.
-fn quota(partition: &PartitionSample) -> f64 {
-    match partition.capacity.wcu {
-        0 => f64::INFINITY,
-        units => units.saturating_mul(WCU_BYTES) as f64 * 1.25,
-    }
-}
-
-impl DeferralPolicy for Cruise {
-    fn decide(&mut self, sample: &Sample, loads: &[Load], knobs: &mut Knobs) {
+    /// Bytes per second that users may write to each partition of the sample from now on; `None` = as they like.
+    /// `knobs` say how many write buffers each has.
+    pub fn rates(&mut self, sample: &Sample, loads: &[Load], knobs: &[PartitionKnobs]) -> Vec<Option<u64>> {
         let law = self.law;
         let mut known = std::mem::take(&mut self.partitions);
         let new = || Partition { recent: Recent::default(), limiter: Limiter::new(law) };
@@ -143,28 +134,47 @@ impl DeferralPolicy for Cruise {
         let share = front.share(&sample.device, recents.iter().map(Load::background_need).sum());
         let writing = recents.iter().filter(|recent| recent.ingest >= WRITES).count().max(1);
         let part = front.idle().background_at(&sample.device, 1.0) / writing as f64;
-        for (index, partition) in sample.partitions.iter().enumerate() {
-            let knob = &mut knobs.partitions[index];
-            knob.write_buffers = knob.write_buffers.max(BUFFERS);
+        let rate = |(index, partition): (usize, &PartitionSample)| {
             let (load, recent, tree) = (&loads[index], &recents[index], &partition.tree);
+            let buffers = knobs[index].write_buffers;
             let l0_score = tree.l0_runs as f64 / tree.l0_trigger.max(1) as f64;
             let seen = Seen {
                 seconds: seconds[index],
-                watermark: tree.watermark(knob.write_buffers, tree.l0_mild()),
-                brink: tree.watermark(knob.write_buffers, tree.l0_stop.max(tree.l0_slow)),
+                watermark: tree.watermark(buffers, tree.l0_mild()),
+                brink: tree.watermark(buffers, tree.l0_stop.max(tree.l0_slow)),
                 ingest: load.ingest,
                 mean: recent.ingest,
                 minute: load.average,
                 sustainable: if share > 0.0 { recent.ingest / share } else { f64::INFINITY },
                 fair: part / recent.amplification.max(1.0),
-                buffers: (knob.write_buffers * tree.memtable_bytes) as f64,
+                buffers: (buffers * tree.memtable_bytes) as f64,
                 quota: quota(partition),
                 l0_score,
                 worst_score: l0_score.max(tree.worst_level as f64 / 100.0),
             };
-            let rate = self.partitions.get_mut(&partition.owner).and_then(|state| state.limiter.step(&seen));
-            knob.write_rate = rate.filter(|rate| rate.is_finite()).map(|rate| rate as u64);
+            let rate = self.partitions.get_mut(&partition.owner)?.limiter.step(&seen)?;
+            rate.is_finite().then_some(rate as u64)
+        };
+        sample.partitions.iter().enumerate().map(rate).collect()
+    }
+}
+
+/// Bytes per second that `partition`'s tenant may write by what it bought. For each unit these are more bytes than a
+/// unit has, as the largest item of one unit comes with a key and a header.
+fn quota(partition: &PartitionSample) -> f64 {
+    match partition.capacity.wcu {
+        0 => f64::INFINITY,
+        units => units.saturating_mul(WCU_BYTES) as f64 * 1.25,
+    }
+}
+
+impl DeferralPolicy for Cruise {
+    fn decide(&mut self, sample: &Sample, loads: &[Load], knobs: &mut Knobs) {
+        for knob in &mut knobs.partitions {
+            knob.write_buffers = knob.write_buffers.max(BUFFERS);
         }
+        let rates = self.rates(sample, loads, &knobs.partitions);
+        knobs.partitions.iter_mut().zip(rates).for_each(|(knob, rate)| knob.write_rate = rate);
         Never.decide(sample, loads, knobs);
     }
 
