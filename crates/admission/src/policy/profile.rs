@@ -43,7 +43,7 @@ pub enum Profile {
     SilkBandwidthOnly,
     /// SILK's order without its bandwidth.
     SilkPriorityOnly,
-    /// CruiseDB: adaptive admission before a tree without level 0.
+    /// CruiseDB: adaptive admission before a tree without level 0, and one gate for the node.
     Cruise,
     /// RocksDB with CruiseDB's adaptive admission.
     CruiseNoSp,
@@ -236,7 +236,8 @@ impl Profile {
             },
             Profile::Cruise => Parts {
                 name: "cruise",
-                about: "CruiseDB: adaptive admission before a tree without level 0",
+                about: "CruiseDB: adaptive admission before a tree without level 0, and one gate for the node",
+                bandwidth: BandwidthKind::Gate,
                 deferral: DeferralKind::Cruise(Law::Adaptive),
                 level_0: false,
                 ..CRUISE

@@ -20,12 +20,17 @@ use self::recent::Recent;
 use super::{DeferralPolicy, Never};
 use crate::cost::WCU_BYTES;
 use crate::policy::device::Front;
-use crate::policy::knobs::{Knobs, PartitionKnobs};
+use crate::policy::knobs::{Floor, Knobs, PartitionKnobs};
 use crate::policy::meter::Load;
 use crate::policy::sample::{PartitionSample, Sample};
 
 /// Memtables allowed, the active one included (CR-16).
 const BUFFERS: u64 = 12;
+
+/// Where the node has a gate, no compaction starves behind clients (CR-18): flushes and compactions have a hundredth of
+/// the device in any case, and compactions have one part of that for ten of flushes. A grant takes half a millisecond
+/// of the device, so a compaction that waits has its turn after about half a second.
+const FLOOR: Floor = Floor { foreground: 99, merges: true };
 
 /// A partition that writes less than this, in bytes per second, does not count among those that share the device.
 const WRITES: f64 = 1024.0;
@@ -175,6 +180,7 @@ impl DeferralPolicy for Cruise {
         }
         let rates = self.rates(sample, loads, &knobs.partitions);
         knobs.partitions.iter_mut().zip(rates).for_each(|(knob, rate)| knob.write_rate = rate);
+        knobs.floor = (!knobs.node.limits.is_unlimited()).then_some(FLOOR);
         Never.decide(sample, loads, knobs);
     }
 

@@ -5,8 +5,10 @@ use weir_io::Owner;
 use super::*;
 use crate::cost::Capacity;
 use crate::limits::{Limits, Rates};
-use crate::policy::knobs::{NodeKnobs, PartitionKnobs};
+use crate::policy::bandwidth::BandwidthSettings;
+use crate::policy::knobs::NodeKnobs;
 use crate::policy::sample::{MemoryFacts, TreeFacts};
+use crate::policy::{Policy, Profile, Settings};
 
 const SECOND: u64 = 1_000_000_000;
 const DEVICE: f64 = 100e6;
@@ -124,6 +126,21 @@ fn there_are_twelve_write_buffers_and_no_limit_at_first() {
         let knobs = knobs(law, device, 5, &[partition(1, 3, 5_000_000)], &[LOAD]);
         assert_eq!((knobs[0].write_buffers, knobs[0].flush_gather, knobs[0].write_rate), (12, 1, None), "{law:?}");
     }
+}
+
+#[test]
+fn all_of_cruisedb_has_a_gate_of_which_clients_leave_a_hundredth() {
+    // CR-18.
+    let device = Limits::bytes(DEVICE as u64);
+    let settings = Settings::new(BandwidthSettings { read_amplification: 4, background: DEVICE as u64 });
+    let decided = |profile: Profile| {
+        let memory = MemoryFacts::default();
+        let sample = Sample { now: SECOND, device, memory, partitions: vec![partition(1, 3, 0)] };
+        let knobs = Policy::new(profile, settings).decide(&sample).knobs;
+        (knobs.node.limits, knobs.floor)
+    };
+    assert_eq!(decided(Profile::Cruise), (device, Some(Floor { foreground: 99, merges: true })));
+    assert_eq!(decided(Profile::CruiseNoSp), (Limits::UNLIMITED, None));
 }
 
 #[test]
