@@ -20,6 +20,7 @@ use self::recent::Recent;
 use super::{DeferralPolicy, Never};
 use crate::cost::WCU_BYTES;
 use crate::policy::device::Front;
+use crate::policy::device_map::DeviceMap;
 use crate::policy::knobs::{Floor, Knobs, PartitionKnobs};
 use crate::policy::meter::Load;
 use crate::policy::sample::{PartitionSample, Sample};
@@ -49,6 +50,8 @@ pub enum Law {
 /// Limits the writes of every partition by a [`Law`].
 pub struct Cruise {
     law: Law,
+    /// What the device gives by the mix; `None` = the same for all mixes, as the sample says.
+    map: Option<DeviceMap>,
     partitions: BTreeMap<Owner, Partition>,
 }
 
@@ -114,15 +117,16 @@ impl Limiter {
 }
 
 impl Cruise {
-    /// The policy under `law`.
-    pub fn new(law: Law) -> Self {
-        Self { law, partitions: BTreeMap::new() }
+    /// The policy under `law`, for a device with this `map`. Without one the device gives the same under all mixes, as
+    /// samples say.
+    pub fn new(law: Law, map: Option<DeviceMap>) -> Self {
+        Self { law, map, partitions: BTreeMap::new() }
     }
 
     /// Bytes per second that users may write to each partition of the sample from now on; `None` = as they like.
     /// `knobs` say how many write buffers each has.
     pub fn rates(&mut self, sample: &Sample, loads: &[Load], knobs: &[PartitionKnobs]) -> Vec<Option<u64>> {
-        let law = self.law;
+        let (law, map) = (self.law, self.map);
         let mut known = std::mem::take(&mut self.partitions);
         let new = || Partition { recent: Recent::default(), limiter: Limiter::new(law) };
         let mut seconds = Vec::with_capacity(loads.len());
@@ -133,12 +137,16 @@ impl Cruise {
             recents.push(state.recent.load(load));
             self.partitions.insert(partition.owner, state);
         }
+        let device =
+            |front: Front, background: f64| map.map_or(sample.device, |map| map.at(front.read_parts(background)));
         // CR-5: the recent mix needs `share` of the device with nothing put off. So the device could keep up `1 /
         // share` times as much of it.
         let front = Front::of(&recents);
-        let share = front.share(&sample.device, recents.iter().map(Load::background_need).sum());
+        let background: f64 = recents.iter().map(Load::background_need).sum();
+        let share = front.share(&device(front, background), background);
         let writing = recents.iter().filter(|recent| recent.ingest >= WRITES).count().max(1);
-        let part = front.idle().background_at(&sample.device, 1.0) / writing as f64;
+        let idle = front.idle();
+        let part = idle.background_at(&device(idle, 1.0), 1.0) / writing as f64;
         let rate = |(index, partition): (usize, &PartitionSample)| {
             let (load, recent, tree) = (&loads[index], &recents[index], &partition.tree);
             let buffers = knobs[index].write_buffers;

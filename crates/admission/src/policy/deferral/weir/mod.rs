@@ -184,7 +184,8 @@ impl Weir {
     /// ingredient that the policy is to go without, or to have where `weir` does not.
     pub fn new(migration: Nanos, varied: Option<Ingredient>) -> Self {
         let pauses = (varied == Some(Ingredient::Pauses)).then(Pauses::default);
-        let admission = (varied == Some(Ingredient::Admission)).then(|| Cruise::new(Law::Adaptive));
+        // Before the device is a gate, which hands out the same under all mixes.
+        let admission = (varied == Some(Ingredient::Admission)).then(|| Cruise::new(Law::Adaptive, None));
         let (hysteresis, rest, patience) = (Hysteresis::default(), Rest::default(), Patience::default());
         Self {
             migration,
