@@ -335,6 +335,31 @@ fn a_floor_for_background_is_a_knob() {
     assert!((share - 0.05).abs() < 0.003, "{share}");
 }
 
+#[test]
+fn a_compaction_has_its_turn_within_a_second_although_clients_and_flushes_never_stop() {
+    // CR-18, with the floor of the profile `cruise`.
+    let sim = Sim::new(18);
+    let gate = rate_gate(&sim, Limits::bytes(200_000_000));
+    gate.set_precedence(Rank::Foreground, Precedence::ShareDownTo(Rank::CompactDeep, 99));
+    let bytes = gate.grant_bytes(Direction::Read);
+    for who in 0..4 {
+        saturate(&sim, &gate, who, Rank::Foreground, 8192, 0, 5 * SEC);
+        saturate(&sim, &gate, who, Rank::Flush, bytes, 0, 5 * SEC);
+    }
+    let longest = Arc::new(AtomicU64::new(0));
+    let (compaction, clock, wait) = (Arc::clone(&gate), sim.clock(), Arc::clone(&longest));
+    sim.spawn(async move {
+        while clock.now() < 5 * SEC {
+            let asked = clock.now();
+            drop(compaction.request(owner(4), Rank::CompactDeep, Direction::Read, bytes).await);
+            wait.fetch_max(clock.now() - asked, Relaxed);
+        }
+    });
+    sim.run_until(5 * SEC);
+    assert!(gate.stats()[Rank::CompactDeep as usize].ops >= 5);
+    assert!(longest.load(Relaxed) <= SEC, "{} ns", longest.load(Relaxed));
+}
+
 /// One step of a random day at the gate.
 #[derive(Clone, Debug)]
 enum Step {

@@ -6,7 +6,7 @@
 //! these samples. `WEIR_BLESS=1 cargo test -p weir-admission --test admission policy::` writes them anew. Every profile
 //! plays `shortage.txt`. The valves that only `weir` has open in `valves.txt`. `level-1.txt` shows what `weir` does
 //! about a large level 1, and `slowed.txt` what it does about writes that a tree slows. `peak.txt` is a peak of
-//! clients, and `fits.txt` is there for what none of these show.
+//! clients, in `unsold.txt` a tenant bought nothing, and `fits.txt` is there for what none of these show.
 #![allow(clippy::disallowed_methods, reason = "fixtures are files of the source tree")]
 
 #[path = "policy/fluid.rs"]
@@ -74,6 +74,23 @@ fn weir_with_pauses_pauses_in_a_peak_of_clients_and_defers_as_before() {
     assert_eq!(script::play(pauses, shortage), script::play(Profile::Weir, shortage));
 }
 
+/// C-1: CruiseDB's law is for tenants that bought no writes. Where both slow a tenant, it has the lower rate.
+#[test]
+fn weir_with_admission_limits_tenants_without_a_limit_and_no_others() {
+    let said = |profile: Profile| {
+        decisions(profile, include_str!("fixtures/unsold.txt"), |knobs| format!("{:?}", knobs.write_rate))
+    };
+    let (weir, admission) = (said(Profile::Weir), said(Profile::Varied(Ingredient::Admission)));
+    assert_eq!(weir, ["None", "None", "None", "None", "Some(150000)", "None"]);
+    // CR-6: the rate without a limit becomes the limit.
+    assert_eq!(admission[..2], ["Some(300000)", "None"]);
+    assert_eq!(admission[4..], weir[4..], "until the flush ends");
+    // Nobody here has no limit.
+    let shortage = include_str!("fixtures/shortage.txt");
+    let play = |profile| script::play(profile, shortage);
+    assert_eq!(play(Profile::Varied(Ingredient::Admission)), play(Profile::Weir));
+}
+
 /// Stage two could not merge runs that are larger than a quarter of what a merge within level 0 takes.
 #[test]
 fn four_runs_of_gathered_memtables_fit_into_a_merge_within_level_0() {
@@ -127,6 +144,7 @@ fn weir_is_another_without_any_of_its_ingredients() {
         include_str!("fixtures/level-1.txt"),
         include_str!("fixtures/fits.txt"),
         include_str!("fixtures/peak.txt"),
+        include_str!("fixtures/unsold.txt"),
     ];
     let said = |profile: Profile| {
         let tree = (profile.gathers_l0(), profile.slows_at_last_buffer(), profile.keeps_upper_levels());

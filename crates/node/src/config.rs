@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use weir_admission::Limits;
 use weir_admission::cost::Capacity;
-use weir_admission::policy::Profile;
 use weir_admission::policy::share::{CacheMode, ShareMode};
+use weir_admission::policy::{DeviceMap, Profile};
 use weir_io::{Clock, Fs, Nanos, Spawn};
 use weir_log::SyncMode;
 use weir_model::engine::EngineKind;
@@ -71,6 +71,9 @@ pub struct NodeConfig {
     pub profile: Profile,
     /// Limits of the gates; `None` = unlimited.
     pub bandwidth: Option<Bandwidth>,
+    /// What the device gives by the mix of reads and writes, for policies that go by what it can keep up; `None` where
+    /// that was not measured.
+    pub device_map: Option<DeviceMap>,
     /// Whether I/O passes gates and ledger at all. Off only to measure what they cost.
     pub gates: bool,
 }
@@ -109,6 +112,7 @@ impl NodeConfig {
             compaction_slots: 2,
             profile: Profile::default(),
             bandwidth: None,
+            device_map: None,
             gates: true,
         }
     }

@@ -368,10 +368,11 @@ fn operations(booked: &Booked) -> Operations {
 
 /// The configuration of the policies of a node under `config`.
 pub(crate) fn settings(config: &NodeConfig) -> Settings {
-    Settings::new(BandwidthSettings {
+    let bandwidth = BandwidthSettings {
         read_amplification: READ_AMPLIFICATION,
         background: config.bandwidth.map_or(UNLIMITED, |bandwidth| bandwidth.background),
-    })
+    };
+    Settings { map: config.device_map, ..Settings::new(bandwidth) }
 }
 
 /// Ticks until the node is gone.

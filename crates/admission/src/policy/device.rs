@@ -53,6 +53,15 @@ impl Front {
         self.budgets(device).into_iter().flatten().map(share).fold(0.0, f64::max)
     }
 
+    /// The parts of the bytes, and of the operations, that are read where `background` bytes per second run behind this
+    /// foreground; 0 where nothing moves. The background is divided as the levels divide it.
+    pub fn read_parts(self, background: f64) -> [f64; 2] {
+        let flow = |bytes: f64| Flow { bytes, ops: bytes * self.ops_per_byte };
+        let read = self.read.plus(flow(background * (1.0 - WRITTEN_SHARE)));
+        let all = read.plus(self.log).plus(flow(background * WRITTEN_SHARE));
+        [(read.bytes, all.bytes), (read.ops, all.ops)].map(|(read, all)| if all > 0.0 { read / all } else { 0.0 })
+    }
+
     /// Background bytes per second with which `wanted` of the device is in use: the inverse of [`Front::share`]. Zero
     /// or less where the foreground alone takes as much; infinite where the device has no limit.
     pub fn background_at(self, device: &Limits, wanted: f64) -> f64 {
@@ -148,6 +157,14 @@ mod tests {
             }
         }
         assert!(front(1.0, 1.0).background_at(&Limits::UNLIMITED, 0.5).is_infinite());
+    }
+
+    #[test]
+    fn what_is_read_is_the_reads_and_a_part_of_the_background() {
+        // 20 and 210 bytes of 20 + 30 + 460, in 2 and 10.5 operations of 2 + 3 + 23.
+        let [bytes, ops] = front(20.0, 30.0).read_parts(460.0);
+        assert!((bytes - 230.0 / 510.0).abs() < 1e-9 && (ops - 12.5 / 28.0).abs() < 1e-9, "{bytes}, {ops}");
+        assert_eq!(Front::default().read_parts(0.0), [0.0, 0.0]);
     }
 
     #[test]

@@ -48,11 +48,13 @@ pub enum Ingredient {
     Pauses,
     /// Not in `weir`: write memory and block cache are shared within a delay (`docs/policy/fairdb.md`).
     Delta,
+    /// Not in `weir`: CruiseDB's controller admits the writes of tenants without a limit of writes (C-1, U-13).
+    Admission,
 }
 
 impl Ingredient {
     /// Every ingredient.
-    pub const ALL: [Ingredient; 20] = [
+    pub const ALL: [Ingredient; 21] = [
         Ingredient::Deferral,
         Ingredient::StageOne,
         Ingredient::StageTwo,
@@ -73,6 +75,7 @@ impl Ingredient {
         Ingredient::Preemption,
         Ingredient::Pauses,
         Ingredient::Delta,
+        Ingredient::Admission,
     ];
 
     /// The name of the profile `weir` without this ingredient, or with it where `weir` does not have it.
@@ -98,6 +101,7 @@ impl Ingredient {
             Ingredient::Preemption => "weir+preemption",
             Ingredient::Pauses => "weir+pauses",
             Ingredient::Delta => "weir+delta",
+            Ingredient::Admission => "weir+admission",
         }
     }
 }

@@ -6,6 +6,7 @@ pub mod bandwidth;
 mod behaviour;
 pub mod deferral;
 pub mod device;
+mod device_map;
 mod explain;
 mod felt;
 pub mod forecast;
@@ -24,6 +25,7 @@ pub mod share;
 pub mod worker_order;
 
 pub use behaviour::{Behaviour, BehaviourObserver};
+pub use device_map::DeviceMap;
 pub use explain::{explain, replay};
 pub use felt::{Facts, WINDOW, Window, felt, window};
 pub use history::{History, Tick};

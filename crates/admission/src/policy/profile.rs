@@ -9,6 +9,7 @@ use super::bandwidth::{
     Autotune, AutotuneSettings, BandwidthPolicy, BandwidthSettings, Calcspar, Fixed, Gated, Reserved, Silk, Unlimited,
 };
 use super::deferral::{Cruise, DeferralPolicy, FlexEngine, Law, Merging, Never, Pauses, Weir};
+use super::device_map::DeviceMap;
 use super::ingredient::Ingredient;
 use super::knobs::{Knobs, NodeKnobs, PartitionKnobs, Stage};
 use super::meter::{Load, Meters};
@@ -43,7 +44,7 @@ pub enum Profile {
     SilkBandwidthOnly,
     /// SILK's order without its bandwidth.
     SilkPriorityOnly,
-    /// CruiseDB: adaptive admission before a tree without level 0.
+    /// CruiseDB: adaptive admission before a tree without level 0, and one gate for the node.
     Cruise,
     /// RocksDB with CruiseDB's adaptive admission.
     CruiseNoSp,
@@ -236,7 +237,8 @@ impl Profile {
             },
             Profile::Cruise => Parts {
                 name: "cruise",
-                about: "CruiseDB: adaptive admission before a tree without level 0",
+                about: "CruiseDB: adaptive admission before a tree without level 0, and one gate for the node",
+                bandwidth: BandwidthKind::Gate,
                 deferral: DeferralKind::Cruise(Law::Adaptive),
                 level_0: false,
                 ..CRUISE
@@ -361,13 +363,16 @@ pub struct Settings {
     pub autotune: AutotuneSettings,
     /// How long it takes to move a partition to another node, in nanoseconds: deferral has to bridge that time.
     pub migration: Nanos,
+    /// What the device gives by the mix of reads and writes (CR-5); `None` where that was not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub map: Option<DeviceMap>,
 }
 
 impl Settings {
     /// FlexEngine's: a read touches at most four times its bytes (FX-11), a migration takes 200 s.
     pub const fn new(bandwidth: BandwidthSettings) -> Self {
         let autotune = AutotuneSettings { start: 0.5, step: 1_000_000_000 };
-        Self { bandwidth, autotune, migration: 200_000_000_000 }
+        Self { bandwidth, autotune, migration: 200_000_000_000, map: None }
     }
 }
 
@@ -418,12 +423,14 @@ impl Policy {
             BandwidthKind::Silk { l0_first } => Box::new(Silk::new(rates, l0_first)),
             BandwidthKind::Reserved { lends } => Box::new(Reserved { settings: rates, lends }),
         };
+        // A gate hands out the same under all mixes.
+        let map = settings.map.filter(|_| matches!(parts.bandwidth, BandwidthKind::Unlimited));
         let deferral: Box<dyn DeferralPolicy> = match parts.deferral {
             DeferralKind::Never => Box::new(Never),
             DeferralKind::Merging { memtables } => Box::new(Merging { memtables }),
             DeferralKind::Pauses => Box::new(Pauses::default()),
             DeferralKind::FlexEngine(last) => Box::new(FlexEngine::new(last, rates.background)),
-            DeferralKind::Cruise(law) => Box::new(Cruise::new(law)),
+            DeferralKind::Cruise(law) => Box::new(Cruise::new(law, map)),
             DeferralKind::Weir(ingredient) => Box::new(Weir::new(settings.migration, ingredient)),
         };
         let (meters, relief) = (Meters::default(), Relief::default());

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use weir_admission::policy::DeviceMap;
 use weir_admission::request_units::{
     CostTable, Dimension, Module, Pod, Prices, Resources, THOUSAND, default_pod, default_table, reference_read,
 };
@@ -277,20 +278,16 @@ impl Measurement {
         let (Some(reading), Some(half), Some(writing)) = (mix(100), mix(50), mix(0)) else {
             return Err("it lacks the mixes 100:0, 50:50 and 0:100".to_owned());
         };
-        let rates = |bytes: u64, ops: u64| Rates {
-            bytes: percent_of(HANDED_OUT_PERCENT, bytes),
-            ops: percent_of(HANDED_OUT_PERCENT, ops),
-        };
         let alone = reading.large.reads.min(writing.large.writes);
         let together = half.large.reads.min(half.large.writes);
         let limits = if alone > 0 && together >= percent_of(INDEPENDENT_PERCENT, alone) {
             Limits::Split {
-                read: rates(reading.large.bytes(), reading.small.reads),
-                write: rates(writing.large.bytes(), writing.small.writes),
+                read: handed_out(reading.large.bytes(), reading.small.reads),
+                write: handed_out(writing.large.bytes(), writing.small.writes),
             }
         } else {
             let least = |of: fn(&Mix) -> u64| self.mixes.iter().map(of).min().unwrap_or(0);
-            Limits::Shared(rates(least(|mix| mix.large.bytes()), least(|mix| mix.small.reads + mix.small.writes)))
+            Limits::Shared(handed_out(least(|mix| mix.large.bytes()), least(|mix| mix.small.reads + mix.small.writes)))
         };
         let fine = |rates: Rates| rates.bytes >= 4096 && rates.ops >= 1;
         let all_fine = match limits {
@@ -299,6 +296,22 @@ impl Measurement {
         };
         if all_fine { Ok(limits) } else { Err("it says that the device does next to nothing".to_owned()) }
     }
+
+    /// What the device gives by the mix, a little less than it did: for policies that go by what it can keep up, where
+    /// there is no gate (CR-5). `None` if a mix was not measured.
+    pub fn map(&self) -> Option<DeviceMap> {
+        let mut mixes = [Rates::UNLIMITED; DeviceMap::MIXES];
+        for (percent, rates) in (0..=100_u64).step_by(100 / (DeviceMap::MIXES - 1)).zip(&mut mixes) {
+            let mix = self.mixes.iter().find(|mix| mix.read_percent == percent)?;
+            *rates = handed_out(mix.large.bytes(), mix.small.reads + mix.small.writes);
+        }
+        Some(DeviceMap::new(mixes))
+    }
+}
+
+/// What is handed out of a device that gives `bytes` and `ops` per second.
+fn handed_out(bytes: u64, ops: u64) -> Rates {
+    Rates { bytes: percent_of(HANDED_OUT_PERCENT, bytes), ops: percent_of(HANDED_OUT_PERCENT, ops) }
 }
 
 fn percent_of(percent: u64, full: u64) -> u64 {
@@ -341,6 +354,21 @@ mod tests {
         let mut lacking = device(950);
         lacking.mixes.truncate(1);
         assert!(lacking.limits().is_err());
+    }
+
+    #[test]
+    fn the_map_has_every_mix_in_its_place() {
+        let mut measured = device(450);
+        assert_eq!(measured.map(), None, "two mixes lack");
+        let between = |read_percent, operations| Mix {
+            read_percent,
+            large: Loop { reads: operations, ..measured.mixes[0].large.clone() },
+            small: Loop { reads: 10 * operations, ..measured.mixes[0].small.clone() },
+        };
+        let more = [between(75, 1200), between(25, 700)];
+        measured.mixes.extend(more);
+        let rates = |operations: u64| Rates { bytes: operations * 950, ops: operations * 19 / 2 };
+        assert_eq!(measured.map(), Some(DeviceMap::new([1000, 700, 900, 1200, 2000].map(rates))));
     }
 
     fn calibration(with_units: bool) -> Calibration {

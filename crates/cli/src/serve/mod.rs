@@ -20,6 +20,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
 use weir_admission::Limits;
+use weir_admission::policy::DeviceMap;
 use weir_gateway::UnitPrices;
 use weir_gateway::admin::bill::Bill;
 use weir_gateway::admin::kernel::KernelBytes;
@@ -213,8 +214,9 @@ async fn serve(config: Config, doors: Doors, recording: Option<(PathBuf, Traffic
     let calibrated = calibrated(&config, machine.fs.clone()).await?;
     let (begin, before) = (clock.now(), KernelBytes::now());
     let prices = calibrated.as_ref().map(|calibrated| calibrated.prices.clone()).unwrap_or_default();
+    let device_map = calibrated.as_ref().and_then(|calibrated| calibrated.map);
     let mut node_config = config.node(calibrated.map(|calibrated| calibrated.limits));
-    node_config.engine = engine;
+    (node_config.engine, node_config.device_map) = (engine, device_map);
     let node = Node::open(&node_config, machine).await.map_err(|error| explain(&config, &error))?;
     let node = Arc::new(node);
     node.set_mover(Told::of(&node));
@@ -311,6 +313,8 @@ async fn keep_bill(bill: Arc<Bill>, clock: Arc<dyn Clock>) {
 struct Calibrated {
     /// What its device gives.
     limits: Limits,
+    /// The same by the mix of reads and writes.
+    map: Option<DeviceMap>,
     /// The prices of requests.
     prices: UnitPrices,
 }
@@ -332,7 +336,7 @@ async fn calibrated(config: &Config, fs: Arc<dyn Fs>) -> Outcome<Option<Calibrat
         tracing::warn!(file = %path.display(), "{}: {hint}", stored::OUTDATED_UNITS);
     }
     let prices = calibration.request_units.map(|units| units.prices(&limits)).unwrap_or_default();
-    Ok(Some(Calibrated { limits, prices }))
+    Ok(Some(Calibrated { limits, map: calibration.measurement.map(), prices }))
 }
 
 /// Whether there is anything in the directory.

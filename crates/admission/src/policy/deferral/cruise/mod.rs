@@ -20,12 +20,18 @@ use self::recent::Recent;
 use super::{DeferralPolicy, Never};
 use crate::cost::WCU_BYTES;
 use crate::policy::device::Front;
-use crate::policy::knobs::Knobs;
+use crate::policy::device_map::DeviceMap;
+use crate::policy::knobs::{Floor, Knobs, PartitionKnobs};
 use crate::policy::meter::Load;
 use crate::policy::sample::{PartitionSample, Sample};
 
 /// Memtables allowed, the active one included (CR-16).
 const BUFFERS: u64 = 12;
+
+/// Where the node has a gate, no compaction starves behind clients (CR-18): flushes and compactions have a hundredth of
+/// the device in any case, and compactions have one part of that for ten of flushes. A grant takes half a millisecond
+/// of the device, so a compaction that waits has its turn after about half a second.
+const FLOOR: Floor = Floor { foreground: 99, merges: true };
 
 /// A partition that writes less than this, in bytes per second, does not count among those that share the device.
 const WRITES: f64 = 1024.0;
@@ -44,6 +50,8 @@ pub enum Law {
 /// Limits the writes of every partition by a [`Law`].
 pub struct Cruise {
     law: Law,
+    /// What the device gives by the mix; `None` = the same for all mixes, as the sample says.
+    map: Option<DeviceMap>,
     partitions: BTreeMap<Owner, Partition>,
 }
 
@@ -109,9 +117,58 @@ impl Limiter {
 }
 
 impl Cruise {
-    /// The policy under `law`.
-    pub fn new(law: Law) -> Self {
-        Self { law, partitions: BTreeMap::new() }
+    /// The policy under `law`, for a device with this `map`. Without one the device gives the same under all mixes, as
+    /// samples say.
+    pub fn new(law: Law, map: Option<DeviceMap>) -> Self {
+        Self { law, map, partitions: BTreeMap::new() }
+    }
+
+    /// Bytes per second that users may write to each partition of the sample from now on; `None` = as they like.
+    /// `knobs` say how many write buffers each has.
+    pub fn rates(&mut self, sample: &Sample, loads: &[Load], knobs: &[PartitionKnobs]) -> Vec<Option<u64>> {
+        let (law, map) = (self.law, self.map);
+        let mut known = std::mem::take(&mut self.partitions);
+        let new = || Partition { recent: Recent::default(), limiter: Limiter::new(law) };
+        let mut seconds = Vec::with_capacity(loads.len());
+        let mut recents = Vec::with_capacity(loads.len());
+        for (partition, load) in sample.partitions.iter().zip(loads) {
+            let mut state = known.remove(&partition.owner).unwrap_or_else(new);
+            seconds.push(state.recent.step(sample.now, load));
+            recents.push(state.recent.load(load));
+            self.partitions.insert(partition.owner, state);
+        }
+        let device =
+            |front: Front, background: f64| map.map_or(sample.device, |map| map.at(front.read_parts(background)));
+        // CR-5: the recent mix needs `share` of the device with nothing put off. So the device could keep up `1 /
+        // share` times as much of it.
+        let front = Front::of(&recents);
+        let background: f64 = recents.iter().map(Load::background_need).sum();
+        let share = front.share(&device(front, background), background);
+        let writing = recents.iter().filter(|recent| recent.ingest >= WRITES).count().max(1);
+        let idle = front.idle();
+        let part = idle.background_at(&device(idle, 1.0), 1.0) / writing as f64;
+        let rate = |(index, partition): (usize, &PartitionSample)| {
+            let (load, recent, tree) = (&loads[index], &recents[index], &partition.tree);
+            let buffers = knobs[index].write_buffers;
+            let l0_score = tree.l0_runs as f64 / tree.l0_trigger.max(1) as f64;
+            let seen = Seen {
+                seconds: seconds[index],
+                watermark: tree.watermark(buffers, tree.l0_mild()),
+                brink: tree.watermark(buffers, tree.l0_stop.max(tree.l0_slow)),
+                ingest: load.ingest,
+                mean: recent.ingest,
+                minute: load.average,
+                sustainable: if share > 0.0 { recent.ingest / share } else { f64::INFINITY },
+                fair: part / recent.amplification.max(1.0),
+                buffers: (buffers * tree.memtable_bytes) as f64,
+                quota: quota(partition),
+                l0_score,
+                worst_score: l0_score.max(tree.worst_level as f64 / 100.0),
+            };
+            let rate = self.partitions.get_mut(&partition.owner)?.limiter.step(&seen)?;
+            rate.is_finite().then_some(rate as u64)
+        };
+        sample.partitions.iter().enumerate().map(rate).collect()
     }
 }
 
@@ -126,45 +183,12 @@ fn quota(partition: &PartitionSample) -> f64 {
 
 impl DeferralPolicy for Cruise {
     fn decide(&mut self, sample: &Sample, loads: &[Load], knobs: &mut Knobs) {
-        let law = self.law;
-        let mut known = std::mem::take(&mut self.partitions);
-        let new = || Partition { recent: Recent::default(), limiter: Limiter::new(law) };
-        let mut seconds = Vec::with_capacity(loads.len());
-        let mut recents = Vec::with_capacity(loads.len());
-        for (partition, load) in sample.partitions.iter().zip(loads) {
-            let mut state = known.remove(&partition.owner).unwrap_or_else(new);
-            seconds.push(state.recent.step(sample.now, load));
-            recents.push(state.recent.load(load));
-            self.partitions.insert(partition.owner, state);
-        }
-        // CR-5: the recent mix needs `share` of the device with nothing put off. So the device could keep up `1 /
-        // share` times as much of it.
-        let front = Front::of(&recents);
-        let share = front.share(&sample.device, recents.iter().map(Load::background_need).sum());
-        let writing = recents.iter().filter(|recent| recent.ingest >= WRITES).count().max(1);
-        let part = front.idle().background_at(&sample.device, 1.0) / writing as f64;
-        for (index, partition) in sample.partitions.iter().enumerate() {
-            let knob = &mut knobs.partitions[index];
+        for knob in &mut knobs.partitions {
             knob.write_buffers = knob.write_buffers.max(BUFFERS);
-            let (load, recent, tree) = (&loads[index], &recents[index], &partition.tree);
-            let l0_score = tree.l0_runs as f64 / tree.l0_trigger.max(1) as f64;
-            let seen = Seen {
-                seconds: seconds[index],
-                watermark: tree.watermark(knob.write_buffers, tree.l0_mild()),
-                brink: tree.watermark(knob.write_buffers, tree.l0_stop.max(tree.l0_slow)),
-                ingest: load.ingest,
-                mean: recent.ingest,
-                minute: load.average,
-                sustainable: if share > 0.0 { recent.ingest / share } else { f64::INFINITY },
-                fair: part / recent.amplification.max(1.0),
-                buffers: (knob.write_buffers * tree.memtable_bytes) as f64,
-                quota: quota(partition),
-                l0_score,
-                worst_score: l0_score.max(tree.worst_level as f64 / 100.0),
-            };
-            let rate = self.partitions.get_mut(&partition.owner).and_then(|state| state.limiter.step(&seen));
-            knob.write_rate = rate.filter(|rate| rate.is_finite()).map(|rate| rate as u64);
         }
+        let rates = self.rates(sample, loads, &knobs.partitions);
+        knobs.partitions.iter_mut().zip(rates).for_each(|(knob, rate)| knob.write_rate = rate);
+        knobs.floor = (!knobs.node.limits.is_unlimited()).then_some(FLOOR);
         Never.decide(sample, loads, knobs);
     }
 

@@ -5,8 +5,10 @@ use weir_io::Owner;
 use super::*;
 use crate::cost::Capacity;
 use crate::limits::{Limits, Rates};
-use crate::policy::knobs::{NodeKnobs, PartitionKnobs};
-use crate::policy::sample::{MemoryFacts, TreeFacts};
+use crate::policy::bandwidth::BandwidthSettings;
+use crate::policy::knobs::NodeKnobs;
+use crate::policy::sample::{Bytes, MemoryFacts, TreeFacts};
+use crate::policy::{Policy, Profile, Settings};
 
 const SECOND: u64 = 1_000_000_000;
 const DEVICE: f64 = 100e6;
@@ -48,7 +50,7 @@ fn knobs(
     partitions: &[PartitionSample],
     loads: &[Load],
 ) -> Vec<PartitionKnobs> {
-    let mut cruise = Cruise::new(law);
+    let mut cruise = Cruise::new(law, None);
     let of_second = |second: u64| {
         let memory = MemoryFacts::default();
         let sample = Sample { now: second * SECOND, device, memory, partitions: partitions.to_vec() };
@@ -77,6 +79,44 @@ fn what_can_be_kept_up_fills_the_device() {
         let used = full * rate / LOAD.ingest;
         assert!((0.95 * DEVICE..=1.05 * DEVICE).contains(&used), "{device:?}: {used} at {rate}");
     }
+}
+
+#[test]
+fn what_can_be_kept_up_goes_by_the_mix_where_that_was_measured() {
+    // CR-5: 49 % of what the partition moves is read.
+    let map = DeviceMap::new([50, 80, 100, 150, 400].map(|mega| Rates::bytes(mega * 1_000_000)));
+    let mut cruise = Cruise::new(Law::Adaptive, Some(map));
+    let (device, memory, partitions) = (Limits::bytes(50_000_000), MemoryFacts::default(), vec![partition(1, 30, 0)]);
+    let mut sample = Sample { now: 0, device, memory, partitions };
+    let knobs = [PartitionKnobs::open(&sample.partitions[0])];
+    let mut rate = None;
+    for second in 1..=5 {
+        sample.now = second * SECOND;
+        rate = cruise.rates(&sample, &[LOAD], &knobs)[0];
+    }
+    let used = 90e6 * rate.expect("a limit") as f64 / LOAD.ingest;
+    assert!((0.95 * DEVICE..=1.05 * DEVICE).contains(&used), "{used}");
+}
+
+#[test]
+fn behind_a_gate_what_can_be_kept_up_is_what_the_gate_hands_out() {
+    let settings = Settings::new(BandwidthSettings { read_amplification: 4, background: DEVICE as u64 });
+    let rate = |profile: Profile, map: Option<DeviceMap>| {
+        let mut policy = Policy::new(profile, Settings { map, ..settings });
+        let mut rate = None;
+        for second in 1..=5 {
+            let bytes = Bytes { user: second * 5_000_000, ..Bytes::default() };
+            let partitions = vec![PartitionSample { bytes, ..partition(1, 30, 0) }];
+            let (device, memory) = (Limits::bytes(50_000_000), MemoryFacts::default());
+            let decision = policy.decide(&Sample { now: second * SECOND, device, memory, partitions });
+            rate = decision.knobs.partitions[0].write_rate;
+        }
+        rate.expect("a limit") as f64
+    };
+    let map = Some(DeviceMap::new([Rates::bytes(200_000_000); DeviceMap::MIXES]));
+    assert_eq!(rate(Profile::Cruise, map), rate(Profile::Cruise, None));
+    let times = rate(Profile::CruiseNoSp, map) / rate(Profile::CruiseNoSp, None);
+    assert!((times - 4.0).abs() < 0.01, "{times}");
 }
 
 #[test]
@@ -124,6 +164,21 @@ fn there_are_twelve_write_buffers_and_no_limit_at_first() {
         let knobs = knobs(law, device, 5, &[partition(1, 3, 5_000_000)], &[LOAD]);
         assert_eq!((knobs[0].write_buffers, knobs[0].flush_gather, knobs[0].write_rate), (12, 1, None), "{law:?}");
     }
+}
+
+#[test]
+fn all_of_cruisedb_has_a_gate_of_which_clients_leave_a_hundredth() {
+    // CR-18.
+    let device = Limits::bytes(DEVICE as u64);
+    let settings = Settings::new(BandwidthSettings { read_amplification: 4, background: DEVICE as u64 });
+    let decided = |profile: Profile| {
+        let memory = MemoryFacts::default();
+        let sample = Sample { now: SECOND, device, memory, partitions: vec![partition(1, 3, 0)] };
+        let knobs = Policy::new(profile, settings).decide(&sample).knobs;
+        (knobs.node.limits, knobs.floor)
+    };
+    assert_eq!(decided(Profile::Cruise), (device, Some(Floor { foreground: 99, merges: true })));
+    assert_eq!(decided(Profile::CruiseNoSp), (Limits::UNLIMITED, None));
 }
 
 #[test]

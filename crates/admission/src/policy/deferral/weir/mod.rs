@@ -33,7 +33,7 @@ use self::memory::merges_are_kept;
 use self::partition::PartitionState;
 use self::patience::Patience;
 use self::rest::{PutOff, Rest};
-use super::{DeferralPolicy, Pauses, Pressure, STAGE_TWO_PERCENT, demand, nanos};
+use super::{Cruise, DeferralPolicy, Law, Pauses, Pressure, STAGE_TWO_PERCENT, demand, nanos};
 use crate::limits::{Direction, Limits, Rates};
 use crate::policy::device::Front;
 use crate::policy::forecast::{Course, Tokens, bytes_per_run, left, seconds_to_stall, tokens};
@@ -67,6 +67,8 @@ pub struct Weir {
     varied: Option<Ingredient>,
     /// The pauses in peaks of clients, if it has them.
     pauses: Option<Pauses>,
+    /// CruiseDB's admission of tenants without a limit of writes, if it has it.
+    admission: Option<Cruise>,
     hysteresis: Hysteresis,
     rest: Rest,
     patience: Patience,
@@ -182,10 +184,21 @@ impl Weir {
     /// ingredient that the policy is to go without, or to have where `weir` does not.
     pub fn new(migration: Nanos, varied: Option<Ingredient>) -> Self {
         let pauses = (varied == Some(Ingredient::Pauses)).then(Pauses::default);
+        // Before the device is a gate, which hands out the same under all mixes.
+        let admission = (varied == Some(Ingredient::Admission)).then(|| Cruise::new(Law::Adaptive, None));
         let (hysteresis, rest, patience) = (Hysteresis::default(), Rest::default(), Patience::default());
-        let partitions = BTreeMap::new();
-        let flush_order = FlushOrder::default();
-        Self { migration, varied, pauses, hysteresis, rest, patience, flush_order, drained_at: 0, partitions }
+        Self {
+            migration,
+            varied,
+            pauses,
+            admission,
+            hysteresis,
+            rest,
+            patience,
+            flush_order: FlushOrder::default(),
+            drained_at: 0,
+            partitions: BTreeMap::new(),
+        }
     }
 
     /// Whether the policy has `ingredient`, one that `weir` has.
@@ -448,6 +461,15 @@ impl DeferralPolicy for Weir {
                 knob.background = Limits::Shared(Rates::bytes(most.max(needed as u64)));
             }
             knob.write_rate = self.guard(look, late, each);
+        }
+        if let Some(admission) = &mut self.admission {
+            let rates = admission.rates(sample, loads, &knobs.partitions);
+            for ((partition, knob), rate) in sample.partitions.iter().zip(&mut knobs.partitions).zip(rates) {
+                // C-1: a tenant that bought writes is limited by what it bought.
+                if partition.capacity.wcu == 0 {
+                    knob.write_rate = knob.write_rate.into_iter().chain(rate).min();
+                }
+            }
         }
     }
 
