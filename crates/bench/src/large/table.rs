@@ -2,6 +2,7 @@
 
 use super::Found;
 use super::ask::{Asked, Request};
+use super::shape;
 use crate::report::median::median_of_counts;
 use crate::report::words::{align, bytes, count, time};
 
@@ -16,7 +17,7 @@ const NEIGHBOUR_MAX: f64 = 1.25;
 
 /// The report as text.
 pub fn table(found: &Found) -> String {
-    [requests(found), space(found), whole(found)].join("\n")
+    [requests(found), in_kvrocks_shape(found), space(found), whole(found)].join("\n")
 }
 
 fn judged(is_met: bool) -> String {
@@ -47,8 +48,37 @@ fn requests(found: &Found) -> String {
     align(&rows)
 }
 
+/// Requests in Kvrocks' shape. Those in this process are compared with a `GET` in this process.
+fn in_kvrocks_shape(found: &Found) -> String {
+    let of = |request: shape::Request, number: fn(&shape::Asked) -> u64| {
+        median_of_counts(found.shape.asked.iter().filter(|asked| asked.request == request).map(number))
+    };
+    let mut rows = vec![["in Kvrocks' shape, without a server", "p50", "p99", "max", "p99 to GET"].map(str::to_owned)];
+    for request in shape::Request::ALL {
+        let p99 = of(request, |asked| asked.p99_ns);
+        let ratio = p99 as f64 / of(shape::Request::Get, |asked| asked.p99_ns).max(1) as f64;
+        let is_compared = request != shape::Request::GetOverLoopback;
+        rows.push([
+            request.name().to_owned(),
+            time(of(request, |asked| asked.p50_ns)),
+            time(p99),
+            time(of(request, |asked| asked.max_ns)),
+            if is_compared { format!("{ratio:.2}") } else { String::new() },
+        ]);
+    }
+    // The member of a median request has half as many in front of it as are asked for.
+    let asked_for = shape::ranks(found.members);
+    let each = of(shape::Request::Zrank, |asked| asked.p50_ns) as f64 / (asked_for as f64 / 2.0).max(1.0);
+    align(&rows)
+        + &format!(
+            "a rank in that shape, among the first {asked_for}: {} for each member in front; so {} in the middle\n",
+            time(each as u64),
+            time((each * found.members as f64 / 2.0) as u64)
+        )
+}
+
 fn space(found: &Found) -> String {
-    let (rdb, shape) = (found.rdb_bytes.max(1) as f64, found.shape_bytes.max(1) as f64);
+    let (rdb, shape) = (found.rdb_bytes.max(1) as f64, found.shape.bytes.max(1) as f64);
     let each = |bytes: u64| format!("{:.1}", bytes as f64 / found.members.max(1) as f64);
     let header = ["on disk", "", "bytes a member", "to the dump", "wanted: <= 2 x", "to Kvrocks' shape"];
     let row = |name: &str, of: u64, verdict: String| {
@@ -59,7 +89,7 @@ fn space(found: &Found) -> String {
         header.map(str::to_owned),
         row("the set", found.set_bytes, judged(found.set_bytes as f64 <= BYTES_MAX * rdb)),
         row("redis-server's dump file", found.rdb_bytes, String::new()),
-        row("rows in Kvrocks' shape", found.shape_bytes, String::new()),
+        row("rows in Kvrocks' shape", found.shape.bytes, String::new()),
     ]) + &format!(
         "loading: {} members a second, {} of the server's processor each\n",
         count(found.members as f64 / found.loaded.seconds.max(1e-9)),
@@ -97,6 +127,7 @@ fn whole(found: &Found) -> String {
 mod tests {
     use super::*;
     use crate::large::load::Loaded;
+    use crate::large::shape::Shape;
     use crate::large::whole::Whole;
     use crate::tenants::victim::Felt;
 
@@ -111,12 +142,23 @@ mod tests {
             cpu_ns: 20_000,
             reads: 1.5,
         };
+        let in_shape = |request, p50_ns: u64| {
+            let p99_ns = 2 * p50_ns;
+            shape::Asked { request, round: 1, ops: 10, p50_ns, p99_ns, max_ns: 900_000 }
+        };
         let felt = |p99_ns| Felt { p99_ns, ..Felt::default() };
         Found {
-            members: 100,
+            members: 1_000,
             set_bytes: 4_900,
             rdb_bytes: 2_400,
-            shape_bytes: 9_800,
+            shape: Shape {
+                bytes: 9_800,
+                asked: vec![
+                    in_shape(shape::Request::GetOverLoopback, 90_000),
+                    in_shape(shape::Request::Get, 50_000),
+                    in_shape(shape::Request::Zrank, 500_000),
+                ],
+            },
             loaded: Loaded { seconds: 1.0, cpu_seconds: 0.5 },
             asked: vec![asked(Request::Get, 200_000), asked(Request::Zadd, 400_000), asked(Request::Zrank, 410_000)],
             whole: Whole {
@@ -130,6 +172,17 @@ mod tests {
                 background_bytes: 7_000_000,
             },
         }
+    }
+
+    #[test]
+    fn a_rank_in_the_middle_costs_all_members_in_front() {
+        let text = table(&found());
+        let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
+        assert!(line("ZRANK of the first members").ends_with("10.00"), "{text}");
+        assert!(line("GET of a member's row, over loopback").ends_with("900 us"), "not compared: {text}");
+        let wanted =
+            "a rank in that shape, among the first 100: 10.0 us for each member in front; so 5.00 ms in the middle";
+        assert_eq!(line("a rank in that shape"), wanted);
     }
 
     #[test]
