@@ -3,6 +3,7 @@
 
 mod ask;
 mod load;
+mod moments;
 mod shape;
 mod table;
 mod whole;

@@ -2,6 +2,7 @@
 
 use super::Found;
 use super::ask::{Asked, Request};
+use super::moments::{Phase, TENTHS, Tenth};
 use super::shape;
 use crate::report::median::median_of_counts;
 use crate::report::words::{align, bytes, count, time};
@@ -17,7 +18,7 @@ const NEIGHBOUR_MAX: f64 = 1.25;
 
 /// The report as text.
 pub fn table(found: &Found) -> String {
-    [requests(found), in_kvrocks_shape(found), space(found), whole(found)].join("\n")
+    [requests(found), in_kvrocks_shape(found), space(found), whole(found), moments(found)].join("\n")
 }
 
 fn judged(is_met: bool) -> String {
@@ -99,7 +100,7 @@ fn space(found: &Found) -> String {
 
 fn whole(found: &Found) -> String {
     let whole = &found.whole;
-    let alone = whole.alone.p99_ns.max(whole.alone_again.p99_ns).max(1) as f64;
+    let alone = whole.alone.felt.p99_ns.max(whole.alone_again.felt.p99_ns).max(1) as f64;
     let header = ["as a whole", "median", "slowest", "wanted: <= 2 ms", "neighbour's p99", "wanted: as alone"];
     let row = |name: &str, nanos: &[u64], neighbour: u64| {
         let slowest = nanos.iter().copied().max().unwrap_or(0);
@@ -112,15 +113,49 @@ fn whole(found: &Found) -> String {
             judged(neighbour as f64 <= NEIGHBOUR_MAX * alone),
         ]
     };
-    let [first, again] = [whole.alone, whole.alone_again].map(|felt| time(felt.p99_ns));
+    let [first, again] = [whole.alone, whole.alone_again].map(|phase| time(phase.felt.p99_ns));
     let beside_nothing = format!("{first}, {again} after");
     align(&[
         header.map(str::to_owned),
         ["nothing", "", "", "", &beside_nothing, ""].map(str::to_owned),
-        row("RENAME", &whole.rename_ns, whole.beside_changes.p99_ns),
-        row("EXPIRE", &whole.expire_ns, whole.beside_changes.p99_ns),
-        row("DEL", &[whole.del_ns], whole.beside_deletion.p99_ns),
+        row("RENAME", &whole.rename_ns, whole.beside_changes.felt.p99_ns),
+        row("EXPIRE", &whole.expire_ns, whole.beside_changes.felt.p99_ns),
+        row("DEL", &[whole.del_ns], whole.beside_deletion.felt.p99_ns),
     ]) + &format!("flushes and compactions because of the DEL: {}\n", bytes(whole.background_bytes))
+}
+
+/// A row with a cell for each tenth.
+fn tenths_row(name: &str, cell: impl Fn(usize) -> String) -> [String; TENTHS + 1] {
+    std::array::from_fn(|column| if column == 0 { name.to_owned() } else { cell(column - 1) })
+}
+
+/// When the neighbour's slow requests were: alone, and beside the `DEL`.
+fn moments(found: &Found) -> String {
+    let whole = &found.whole;
+    let phases = [
+        ("alone".to_owned(), &whole.alone),
+        (format!("DEL in {}", whole.del_tenth + 1), &whole.beside_deletion),
+        ("alone again".to_owned(), &whole.alone_again),
+    ];
+    let mut rows = vec![tenths_row("the neighbour, by tenths", |tenth| (tenth + 1).to_string())];
+    let slow = format!("slower than {}", time(whole.alone.felt.p99_ns));
+    let measures: [(&str, fn(&Tenth) -> String); 4] = [
+        (slow.as_str(), |tenth| tenth.slow.to_string()),
+        ("slowest", |tenth| time(tenth.slowest_ns)),
+        ("server's CPU", |tenth| time((tenth.cpu_seconds * 1e9) as u64)),
+        ("server's I/O", |tenth| bytes(tenth.device_bytes)),
+    ];
+    for (measure, cell) in measures {
+        for (name, phase) in &phases {
+            rows.push(tenths_row(&format!("{measure}, {name}"), |tenth| cell(&phase.tenths[tenth])));
+        }
+    }
+    let background = |(name, phase): &(String, &Phase)| {
+        let [flushed, compacted] = [phase.flushed_bytes, phase.compacted_bytes].map(bytes);
+        format!("{name}: flushes {flushed}, compactions {compacted}, other machines {:.1} %\n", phase.stolen * 100.0)
+    };
+    let around = format!("the neighbour's slowest within 10 ms of the DEL: {}\n", time(whole.around_del_ns));
+    align(&rows) + &phases.iter().map(background).collect::<String>() + &around
 }
 
 #[cfg(test)]
@@ -146,7 +181,9 @@ mod tests {
             let p99_ns = 2 * p50_ns;
             shape::Asked { request, round: 1, ops: 10, p50_ns, p99_ns, max_ns: 900_000 }
         };
-        let felt = |p99_ns| Felt { p99_ns, ..Felt::default() };
+        let phase = |p99_ns| Phase { felt: Felt { p99_ns, ..Felt::default() }, ..Phase::default() };
+        let mut beside_deletion = phase(1_200_000);
+        beside_deletion.tenths[1] = Tenth { slow: 25, slowest_ns: 7_000_000, ..Tenth::default() };
         Found {
             members: 1_000,
             set_bytes: 4_900,
@@ -165,10 +202,12 @@ mod tests {
                 rename_ns: vec![100_000, 200_000, 2_100_000],
                 expire_ns: vec![100_000],
                 del_ns: 2_000_000,
-                alone: felt(1_000_000),
-                beside_changes: felt(1_300_000),
-                beside_deletion: felt(1_200_000),
-                alone_again: felt(900_000),
+                del_tenth: 1,
+                around_del_ns: 6_000_000,
+                alone: phase(1_000_000),
+                beside_changes: phase(1_300_000),
+                beside_deletion,
+                alone_again: phase(900_000),
                 background_bytes: 7_000_000,
             },
         }
@@ -183,6 +222,18 @@ mod tests {
         let wanted =
             "a rank in that shape, among the first 100: 10.0 us for each member in front; so 5.00 ms in the middle";
         assert_eq!(line("a rank in that shape"), wanted);
+    }
+
+    #[test]
+    fn slow_requests_beside_the_deletion_are_shown_in_their_tenth() {
+        let text = table(&found());
+        let words = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+            line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(words("slower than 1.00 ms, DEL in 2 ")[..3], ["0", "25", "0"], "{text}");
+        assert_eq!(words("slowest, DEL in 2 ")[2..4], ["7.00", "ms"], "{text}");
+        assert_eq!(words("the neighbour's slowest within 10 ms of the DEL:"), ["6.00", "ms"]);
     }
 
     #[test]
