@@ -59,7 +59,7 @@ impl Latencies {
     }
 }
 
-/// The kernel's account of this process at one moment.
+/// The kernel's account of a process at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Account {
     /// Bytes read from the device.
@@ -73,10 +73,18 @@ pub struct Account {
 }
 
 impl Account {
-    /// The account now.
+    /// The account of this process now.
     pub fn now() -> Result<Self> {
-        let io = fs::read_to_string("/proc/self/io").map_err(|error| format!("/proc/self/io: {error}"))?;
-        let stat = fs::read_to_string("/proc/self/stat").map_err(|error| format!("/proc/self/stat: {error}"))?;
+        Self::of(std::process::id())
+    }
+
+    /// The account of any process now.
+    pub fn of(process: u32) -> Result<Self> {
+        let read = |file: &str| {
+            let path = format!("/proc/{process}/{file}");
+            fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))
+        };
+        let (io, stat) = (read("io")?, read("stat")?);
         Ok(Self {
             read: field(&io, "read_bytes"),
             written: field(&io, "write_bytes"),

@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import limits
-from common import URL, check
+from common import URL, check, connect
 from limits.storage import storage_from_string
 from limits.strategies import (
     FixedWindowRateLimiter,
@@ -26,4 +26,13 @@ for strategy in (FixedWindowRateLimiter, MovingWindowRateLimiter, SlidingWindowC
     check(limiter.hit(hourly, name + " other"), False)
     limiter.clear(hourly, name)
     check(limiter.test(hourly, name), True)
+
+# All strategies' windows go at once, and nothing else.
+client = connect()
+client.set("beside", 1)
+assert storage.reset() > 0
+check(client.keys(), [b"beside"])
+check(storage.reset(), 0)
+for strategy in (FixedWindowRateLimiter, MovingWindowRateLimiter, SlidingWindowCounterRateLimiter):
+    check(strategy(storage).test(limits.parse("25/hour"), strategy.__name__ + " other"), True)
 print("limits", limits.__version__, "works")

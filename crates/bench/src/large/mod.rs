@@ -3,6 +3,7 @@
 
 mod ask;
 mod load;
+mod moments;
 mod shape;
 mod table;
 mod whole;
@@ -14,6 +15,7 @@ use serde_json::json;
 
 use self::ask::Asked;
 use self::load::Loaded;
+use self::shape::Shape;
 use self::whole::Whole;
 use crate::Result;
 use crate::child_server::{self, ChildServer};
@@ -51,8 +53,8 @@ pub struct Found {
     pub set_bytes: u64,
     /// Bytes of the dump file that a redis-server writes of the same set.
     pub rdb_bytes: u64,
-    /// Bytes of the same set in the shape in which Kvrocks keeps it, as rows of the same engine.
-    pub shape_bytes: u64,
+    /// The same set in the shape in which Kvrocks keeps it, as rows of the same engine.
+    pub shape: Shape,
     /// What loading the set took.
     pub loaded: Loaded,
     /// Requests, round by round.
@@ -87,8 +89,8 @@ pub fn run(plan: &Plan, mut progress: impl FnMut(&str)) -> Result<Found> {
     let whole = whole::measure(plan, &server, &users, &mut progress)?;
     server.stop()?;
     child_server::remove(&dir)?;
-    let shape_bytes = shape::bytes(plan, &mut progress)?;
-    Ok(Found { members, set_bytes, rdb_bytes, shape_bytes, loaded, asked, whole })
+    let shape = shape::measure(plan, &mut progress)?;
+    Ok(Found { members, set_bytes, rdb_bytes, shape, loaded, asked, whole })
 }
 
 /// Starts a server on an empty directory.

@@ -45,6 +45,15 @@ pub struct Felt {
     pub has_precedence: bool,
 }
 
+/// A request of the victim.
+#[derive(Clone, Copy, Debug)]
+pub struct Timed {
+    /// When it was due.
+    pub due: Instant,
+    /// How long it took from then on, in nanoseconds.
+    pub nanos: u64,
+}
+
 /// Stores the victim's keys.
 pub fn load(server: &ChildServer, user: &User) -> Result<()> {
     user.load(server.port(), KEYS, VALUE.len())
@@ -52,12 +61,17 @@ pub fn load(server: &ChildServer, user: &User) -> Result<()> {
 
 /// Works for `duration`, and returns what it felt.
 pub fn measure(server: &ChildServer, user: &User, duration: Duration) -> Result<Felt> {
+    Ok(measure_each(server, user, duration)?.0)
+}
+
+/// The same, with each request in the order in which they were due.
+pub fn measure_each(server: &ChildServer, user: &User, duration: Duration) -> Result<(Felt, Vec<Timed>)> {
     // In threads of its own, so that whoever attacks next does not inherit their niceness.
     let work = thread::scope(|scope| scope.spawn(|| work(server, user, duration)).join());
     work.map_err(|_| "the victim panicked")?
 }
 
-fn work(server: &ChildServer, user: &User, duration: Duration) -> Result<Felt> {
+fn work(server: &ChildServer, user: &User, duration: Duration) -> Result<(Felt, Vec<Timed>)> {
     be_nice(NICE);
     let has_precedence = getpriority_process(None) == Ok(NICE);
     let mut stream = user.connect(server.port())?.into_stream();
@@ -82,7 +96,7 @@ fn work(server: &ChildServer, user: &User, duration: Duration) -> Result<Felt> {
         }
         Ok(())
     });
-    let mut latencies = Latencies::default();
+    let (mut latencies, mut each) = (Latencies::default(), Vec::new());
     let mut felt = Felt { has_precedence, ..Felt::default() };
     for due in due {
         if let Reply::Line(line) = replies.read()?
@@ -90,11 +104,13 @@ fn work(server: &ChildServer, user: &User, duration: Duration) -> Result<Felt> {
         {
             return Err(format!("the victim was refused: {line}").into());
         }
-        latencies.record(due.elapsed().as_nanos() as u64);
+        let nanos = due.elapsed().as_nanos() as u64;
+        latencies.record(nanos);
+        each.push(Timed { due, nanos });
         felt.ops += 1;
     }
     writer.join().map_err(|_| "the victim's writer panicked")??;
     let mut outcome = Outcome::default();
     latencies.report(&mut outcome);
-    Ok(Felt { p50_ns: outcome.p50_ns, p99_ns: outcome.p99_ns, max_ns: outcome.max_ns, ..felt })
+    Ok((Felt { p50_ns: outcome.p50_ns, p99_ns: outcome.p99_ns, max_ns: outcome.max_ns, ..felt }, each))
 }

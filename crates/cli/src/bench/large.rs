@@ -12,8 +12,9 @@ use super::{remove_dir, write_as_json};
 /// A sorted set beyond memory: its commands beside a GET of a row that is not in memory either, its bytes on disk
 /// beside a dump file of redis-server, and what it takes to rename or delete it as a whole
 ///
-/// One server with a cache of 256 MiB has the set, 1 GiB of rows of 1 KiB and a neighbour, each as a tenant. Loading a
-/// set of ten million members takes minutes; progress is shown. Needs redis-server.
+/// One server with a cache of 256 MiB has the set, 1 GiB of rows of 1 KiB and a neighbour, each as a tenant. The same
+/// set in the shape in which Kvrocks keeps it comes last. Loading a set of ten million members takes minutes; progress
+/// is shown. Needs redis-server.
 #[derive(Debug, Args)]
 pub struct LargeArgs {
     /// Members of the set
