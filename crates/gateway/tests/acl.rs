@@ -240,6 +240,28 @@ fn s4_no_answer_and_no_log_shows_a_password() {
     }
 }
 
+/// Its owner must know where guesses come from, but the connection may be used by another tenant.
+#[test]
+fn s5_the_log_tells_of_a_login_from_another_tenant_only_where_it_came_from() {
+    let (world, mut owner) = ada();
+    let (mut own, mut bob) = (world.connect("ada"), world.tenant("bob", 1, 0));
+    for client in [&mut own, &mut bob] {
+        hold(client, &[("CLIENT SETNAME canary", "+OK\r\n"), ("SELECT 7", "+OK\r\n")]);
+    }
+    hold(&mut own, &[("AUTH ada/nobody wrong", WRONG)]);
+    hold(&mut bob, &[("AUTH ada wrong", WRONG)]);
+    let log = owner.say("ACL LOG");
+    let lines: Vec<&str> = log.lines().filter(|line| line.starts_with("id=")).collect();
+    let [of_bob, of_own] = lines[..] else { panic!("two refusals: {log}") };
+    let address = bob.stream.local_addr().expect("a socket");
+    assert!(of_bob.contains(&format!(" addr={address} ")) && of_bob.contains(" name= "), "{of_bob}");
+    assert!(of_bob.contains(" db=0 ") && of_bob.contains(" user= "), "{of_bob}");
+    assert!(of_own.contains(" name=canary ") && of_own.contains(" db=7 "), "{of_own}");
+    let fields =
+        |line: &str| line.split(' ').map(|field| field.split('=').next().map(str::to_owned)).collect::<Vec<_>>();
+    assert_eq!(fields(of_bob), fields(of_own), "tools find all fields");
+}
+
 /// Rules can name every subcommand that `HELP` lists; others are refused to all users with limited rights.
 #[test]
 fn rules_can_name_every_subcommand() {

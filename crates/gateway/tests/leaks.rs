@@ -1,21 +1,25 @@
 //! Shows that one tenant learns nothing of another by asking, whatever it asks (S5). The questions are made from the
 //! table of commands, so that a new command is asked about without a change here.
 //!
-//! There are two servers at the same frozen moment. In one, Ada has data, names, cursors and slow commands. In the
-//! other she has never been, and Eve has her connections. Bob asks both the same, with Ada's names in every place. The
-//! answers must be the same, byte for byte, and contain nothing that only Ada knows.
+//! There are two servers at the same frozen moment. In one, Ada has [all that a tenant may have](household), cursors and
+//! slow commands. In the other she has never been, and Eve has her connections. Bob asks both the same, with Ada's names
+//! in every place. The answers must be the same, byte for byte, and contain nothing that only Ada knows.
+//!
+//! On a node, [`untouched`] looks at what the same questions do to Ada.
+
+mod household;
+mod untouched;
 
 use std::sync::Arc;
 
-use crate::support::table::{WORDS, subcommands};
+use self::household::{CANARY, LISTENERS, Listeners, QUEUE};
+use crate::support::table::{WORDS, Way, subcommands};
 use crate::support::tenants::{connect, start_at};
 use crate::support::{Client, Running, TestClock, encode};
-use weir_command::table::{COMMANDS, Command};
+use weir_command::table::{COMMANDS, Command, find};
 use weir_gateway::Settings;
 use weir_io::Rng;
 
-/// Stands in every value of Ada's, and in the keys that Bob never names.
-const CANARY: &str = "canary";
 const KEYS: usize = 60;
 /// A key of Ada's that Bob guesses.
 const GUESSED: &str = "ada-key-7";
@@ -40,13 +44,13 @@ impl Side {
     }
 
     /// Sends a question as Bob in his database 0, whatever the last question has left behind.
-    fn send(&mut self, question: &[String]) {
+    fn send(&mut self, way: Way, question: &[String]) {
         let words = |text: &str| encode(&text.split(' ').collect::<Vec<_>>());
         let before =
             ["AUTH bob bob-secret", "HELLO 2", "SELECT 0", "CLIENT REPLY ON", "CLIENT UNPAUSE", "ECHO <begin>"];
         let after = ["RESET", "AUTH bob bob-secret", "CLIENT REPLY ON", "ECHO <end>"];
         let mut bytes: Vec<u8> = before.iter().flat_map(|line| words(line)).collect();
-        bytes.extend(encode(question));
+        bytes.extend(way.put(question));
         bytes.extend(after.iter().flat_map(|line| words(line)));
         self.bob.send(&bytes);
     }
@@ -72,7 +76,7 @@ impl Side {
     }
 }
 
-/// Ada moves in: keys in two databases, a name, a cursor under way, slow commands, a pause, altered settings.
+/// Ada moves in: strings in two databases, a name, a cursor under way, slow commands, altered settings.
 fn move_in(ada: &mut Client) -> Vec<String> {
     for (database, keys) in [("3", KEYS / 2), ("0", KEYS)] {
         ada.say(&format!("SELECT {database}"));
@@ -88,8 +92,8 @@ fn move_in(ada: &mut Client) -> Vec<String> {
     let cursor = page.split("\r\n").nth(2).expect("a cursor").to_owned();
     let id = ada.say("CLIENT ID")[1..].trim().to_owned();
     let address = ada.stream.local_addr().expect("a socket").to_string();
-    assert_eq!(ada.say("CLIENT PAUSE 1000000 WRITE"), "+OK\r\n");
-    [GUESSED, "ada", "ada-app", "ada*", "*"].map(str::to_owned).into_iter().chain([cursor, id, address]).collect()
+    let guessed = [GUESSED, QUEUE, "ada", "ada-app", "ada*", "*"].map(str::to_owned);
+    guessed.into_iter().chain([cursor, id, address]).collect()
 }
 
 /// `said` with a word in the place of `port`, unless it is a part of a longer number.
@@ -109,7 +113,7 @@ fn with_name_of(said: &str, port: u16) -> String {
 
 /// Everything that Ada has, as she sees it.
 fn inventory(ada: &mut Client) -> Vec<String> {
-    let mut all = vec![ada.say("CLIENT UNPAUSE"), ada.say("CLIENT GETNAME"), ada.say("CONFIG GET slowlog*")];
+    let mut all = vec![ada.say("CLIENT GETNAME"), ada.say("CONFIG GET slowlog*")];
     all.push((ada.say("SLOWLOG LEN") != ":0\r\n").to_string());
     for database in [3, 0] {
         ada.say(&format!("SELECT {database}"));
@@ -117,6 +121,7 @@ fn inventory(ada: &mut Client) -> Vec<String> {
         all.extend((0..KEYS).map(|i| ada.say(&format!("GET ada-key-{i}"))));
         all.extend((0..KEYS).map(|i| ada.say(&format!("PTTL {CANARY}-key-{i}"))));
     }
+    all.extend(household::inventory(ada));
     all
 }
 
@@ -127,14 +132,14 @@ struct Pair {
 }
 
 impl Pair {
-    fn ask(&mut self, question: &[String]) {
-        self.ada.send(question);
-        self.eve.send(question);
+    fn ask(&mut self, way: Way, question: &[String]) {
+        self.ada.send(way, question);
+        self.eve.send(way, question);
         let (beside_ada, beside_eve) = (self.ada.answer(), self.eve.answer());
         self.asked += 1;
         let told = beside_ada.replace(&question.join(" "), "");
-        assert!(!told.contains(CANARY), "{question:?} tells what is Ada's: {beside_ada}");
-        assert_eq!(beside_ada, beside_eve, "{question:?} is answered otherwise where Ada has something");
+        assert!(!told.contains(CANARY), "{way:?}: {question:?} tells what is Ada's: {beside_ada}");
+        assert_eq!(beside_ada, beside_eve, "{way:?}: {question:?} is answered otherwise where Ada has something");
     }
 }
 
@@ -154,6 +159,45 @@ fn may_wait(command: &Command) -> bool {
     command.name == "wait" || command.flags.contains(&"blocking")
 }
 
+/// All commands and their subcommands, each with the number of words that it takes at least. Every command is asked for
+/// its subcommands on a connection of its own, because some close the connection or make it a stranger's.
+fn prefixes(connect: impl Fn() -> Client) -> Vec<(Vec<String>, usize)> {
+    let mut prefixes: Vec<(Vec<String>, usize)> = Vec::new();
+    for command in COMMANDS {
+        let least = command.arity.unsigned_abs() as usize;
+        prefixes.push((vec![command.name.to_owned()], least.max(1)));
+        let mut found = subcommands(&mut connect(), command.name);
+        // Its answer is only random.
+        found.retain(|sub| sub != "GENPASS");
+        assert!(found.len() != 1, "{}: HELP tells of more than itself", command.name);
+        for sub in found {
+            let known = weir_command::table::subcommands::find(command.name, sub.as_bytes());
+            let least = known.map_or(least, |known| known.arity.unsigned_abs() as usize);
+            prefixes.push((vec![command.name.to_owned(), sub], least.max(2)));
+        }
+    }
+    assert!(prefixes.len() > COMMANDS.len() + 40, "the subcommands were found");
+    prefixes
+}
+
+/// `prefix` filled up to `len` words: with `name` in all places at once, and in each of them alone.
+fn filled(prefix: &[String], len: usize, name: &str) -> Vec<Vec<String>> {
+    let places = prefix.len()..len;
+    let fill = |at: Option<usize>| -> Vec<String> {
+        let word = |index| if at.is_none_or(|at| at == index) { name.to_owned() } else { "1".to_owned() };
+        prefix.iter().cloned().chain(places.clone().map(word)).collect()
+    };
+    let alone = if places.len() > 1 { places.clone() } else { 0..0 };
+    std::iter::once(None).chain(alone.map(Some)).map(fill).collect()
+}
+
+/// A random question that begins with `prefix`.
+fn random_question(rng: &mut Rng, prefix: &[String], words: &[String]) -> Vec<String> {
+    let more = rng.below(7);
+    let word = |_| words[rng.below(words.len() as u64) as usize].clone();
+    prefix.iter().cloned().chain((0..more).map(word)).collect()
+}
+
 #[test]
 fn s5_no_command_tells_anything_of_another_tenant() {
     let clock = TestClock::new();
@@ -162,50 +206,39 @@ fn s5_no_command_tells_anything_of_another_tenant() {
     // Dropped before the servers.
     let _thaw = Thaw(clock);
     let names = move_in(&mut pair.ada.others[0]);
+    let mut words = household::move_in(&mut pair.ada.others[0]);
     let before = inventory(&mut pair.ada.others[0]);
-    let mut prefixes: Vec<(Vec<String>, usize)> = Vec::new();
-    // Commands that wait are left out, because no time passes here.
-    for command in COMMANDS.iter().filter(|command| !may_wait(command)) {
-        let least = command.arity.unsigned_abs() as usize;
-        prefixes.push((vec![command.name.to_owned()], least.max(1)));
-        // Some commands close the connection or make it a stranger's.
-        let mut subcommands = subcommands(&mut connect(&pair.eve.weir, "eve"), command.name);
-        // Its answer is only random.
-        subcommands.retain(|sub| sub != "GENPASS");
+    let mut listeners = Listeners::new(&mut pair.ada.others[0], || connect(&pair.ada.weir, "ada"));
+    assert_eq!(pair.ada.others[0].say("CLIENT PAUSE 1000000 WRITE"), "+OK\r\n");
+    let _in_their_place: Vec<Client> = LISTENERS.iter().map(|_| connect(&pair.eve.weir, "eve")).collect();
+    let mut prefixes = prefixes(|| {
         // The other side must have had as many connections as this one.
         drop(connect(&pair.ada.weir, "eve"));
-        assert!(subcommands.len() != 1, "{}: HELP tells of more than itself", command.name);
-        prefixes.extend(subcommands.into_iter().map(|sub| (vec![command.name.to_owned(), sub], least.max(2))));
-    }
-    assert!(prefixes.len() > COMMANDS.len() + 40, "the subcommands were found");
+        connect(&pair.eve.weir, "eve")
+    });
+    // Commands that wait are left out, because no time passes here.
+    prefixes.retain(|(prefix, _)| find(prefix[0].as_bytes()).is_none_or(|command| !may_wait(command)));
     // Every name in every place, alone and everywhere at once.
     for (prefix, least) in &prefixes {
         for len in *least..=least + 1 {
             for name in &names {
-                let filled = |at: Option<usize>| -> Vec<String> {
-                    let word = |index| if at.is_none_or(|at| at == index) { name.clone() } else { "1".to_owned() };
-                    prefix.iter().cloned().chain((prefix.len()..len).map(word)).collect()
-                };
-                pair.ask(&filled(None));
-                if len - prefix.len() > 1 {
-                    (prefix.len()..len).for_each(|at| pair.ask(&filled(Some(at))));
-                }
+                filled(prefix, len, name).iter().for_each(|question| pair.ask(Way::Directly, question));
             }
         }
     }
     // And names among words that have a meaning for commands.
+    words.extend(names.iter().chain(&listeners.names).cloned().chain(WORDS.map(str::to_owned)));
     let mut rng = Rng::new(1);
     for _ in 0..3000 {
         let (prefix, _) = &prefixes[rng.below(prefixes.len() as u64) as usize];
-        let mut question = prefix.clone();
-        for _ in 0..rng.below(7) {
-            let at = rng.below((names.len() + WORDS.len()) as u64) as usize;
-            question.push(names.get(at).cloned().unwrap_or_else(|| WORDS[at - names.len()].to_owned()));
-        }
-        pair.ask(&question);
+        let question = random_question(&mut rng, prefix, &words);
+        pair.ask(Way::ALL[rng.below(3) as usize], &question);
     }
     eprintln!("{} questions about {} commands and subcommands", pair.asked, prefixes.len());
-    assert_eq!(inventory(&mut pair.ada.others[0]), before, "nothing of Ada's has changed");
+    let ada = &mut pair.ada.others[0];
+    assert_eq!(ada.say("CLIENT UNPAUSE"), "+OK\r\n");
+    listeners.check_silence(ada);
+    assert_eq!(inventory(ada), before, "nothing of Ada's has changed");
     for other in &mut pair.ada.others {
         assert_eq!(other.say("PING"), "+PONG\r\n", "nor are her connections gone");
     }

@@ -117,7 +117,10 @@ impl<S: Store> Session<S> {
         let context = Origin::Client.word();
         let refused = Refused { reason: "auth", context, object: b"AUTH".to_vec(), user: user.to_vec() };
         let log = account.as_ref().map_or(&server.acl_log, |account| &account.users.log);
-        log.add(refused, server.clock.now(), self.client_line());
+        let (own, of_log) = (self.account().ok(), account.as_ref());
+        let is_of_other = own.is_some_and(|own| of_log.is_none_or(|of_log| of_log.tenant != own.tenant));
+        let client = if is_of_other { self.outbox.client.line_for_others() } else { self.client_line() };
+        log.add(refused, server.clock.now(), client);
     }
 
     fn client_line(&self) -> String {

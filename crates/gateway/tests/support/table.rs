@@ -1,6 +1,6 @@
 //! Questions made from the table of commands.
 
-use super::Client;
+use super::{Client, encode};
 
 /// Words that have a meaning for some command.
 pub const WORDS: [&str; 46] = [
@@ -51,6 +51,30 @@ pub const WORDS: [&str; 46] = [
     "-1",
     "slowlog-log-slower-than",
 ];
+
+/// How a question is put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    Directly,
+    ByScript,
+    InTransaction,
+}
+
+impl Way {
+    pub const ALL: [Way; 3] = [Way::Directly, Way::ByScript, Way::InTransaction];
+
+    /// The requests that put `question` in this way.
+    pub fn put(self, question: &[String]) -> Vec<u8> {
+        match self {
+            Way::Directly => encode(question),
+            Way::ByScript => {
+                let script = ["EVAL", "return redis.pcall(unpack(ARGV))", "0"];
+                encode(&script.into_iter().chain(question.iter().map(String::as_str)).collect::<Vec<_>>())
+            }
+            Way::InTransaction => [encode(&["MULTI"]), encode(question), encode(&["EXEC"])].concat(),
+        }
+    }
+}
 
 /// The subcommands that `NAME HELP` lists.
 pub fn subcommands(client: &mut Client, name: &str) -> Vec<String> {

@@ -1,21 +1,25 @@
 //! Tenants with secrets in a map; everyone is a stranger at first.
 
 use std::collections::BTreeMap;
+use std::future::ready;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use weir_gateway::Settings;
 use weir_gateway::auth::{Checking, Doorman, Refusal};
-use weir_gateway::tenant::tenancy::{Grant, Standing, Tenancy};
+use weir_gateway::tenant::tenancy::{Grant, Standing, Tenancy, UsersChange};
+use weir_io::Waiting;
+use weir_node::StoredUser;
 
 use super::{Client, MemoryStore, Running, TestClock};
 
-/// A tenant whose settings a test changes.
+/// A tenant whose settings a test changes. It may have users, but nobody can log in as one of them.
 #[derive(Default)]
 pub struct Knobs {
     pub standing: AtomicU8,
     pub connections_max: AtomicU32,
+    users: Mutex<Arc<[StoredUser]>>,
 }
 
 impl Tenancy for Knobs {
@@ -25,6 +29,18 @@ impl Tenancy for Knobs {
 
     fn connections_max(&self) -> u32 {
         self.connections_max.load(Ordering::SeqCst)
+    }
+
+    fn users(&self) -> Arc<[StoredUser]> {
+        Arc::clone(&self.users.lock().expect("no panic"))
+    }
+
+    fn change_users(&self, change: UsersChange, then: Box<dyn FnOnce() + Send>) -> Waiting<'_, weir_io::Result<()>> {
+        let mut users = self.users.lock().expect("no panic");
+        *users = change(&users);
+        drop(users);
+        then();
+        Box::pin(ready(Ok(())))
     }
 }
 

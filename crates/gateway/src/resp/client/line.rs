@@ -66,4 +66,15 @@ impl Client {
             String::from_utf8_lossy(&names.lib_version),
         )
     }
+
+    /// The line that is shown to a tenant to which the connection does not belong: it says only where the connection
+    /// comes from (S5). It has the same fields, because tools expect all of them.
+    pub(in crate::resp) fn line_for_others(&self) -> String {
+        format!(
+            "id={} addr={} laddr={} fd=-1 name= age=0 idle=0 flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 qbuf=0 \
+             qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd=auth user= \
+             redir=-1 resp=2 lib-name= lib-ver=",
+            self.id, self.peer, self.local,
+        )
+    }
 }
