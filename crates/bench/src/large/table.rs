@@ -124,6 +124,9 @@ fn whole(found: &Found) -> String {
     ]) + &format!("flushes and compactions because of the DEL: {}\n", bytes(whole.background_bytes))
 }
 
+/// A name for what a row shows, and what the row shows of a tenth.
+type Measure<'a> = (&'a str, fn(&Tenth) -> String);
+
 /// A row with a cell for each tenth.
 fn tenths_row(name: &str, cell: impl Fn(usize) -> String) -> [String; TENTHS + 1] {
     std::array::from_fn(|column| if column == 0 { name.to_owned() } else { cell(column - 1) })
@@ -139,7 +142,7 @@ fn moments(found: &Found) -> String {
     ];
     let mut rows = vec![tenths_row("the neighbour, by tenths", |tenth| (tenth + 1).to_string())];
     let slow = format!("slower than {}", time(whole.alone.felt.p99_ns));
-    let measures: [(&str, fn(&Tenth) -> String); 4] = [
+    let measures: [Measure<'_>; 4] = [
         (slow.as_str(), |tenth| tenth.slow.to_string()),
         ("slowest", |tenth| time(tenth.slowest_ns)),
         ("server's CPU", |tenth| time((tenth.cpu_seconds * 1e9) as u64)),
