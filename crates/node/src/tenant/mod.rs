@@ -182,7 +182,8 @@ impl Tenant {
     }
 
     /// Watches the row of `key` in the database with this number. Changes that are not counted are seen by every read
-    /// that begins after this.
+    /// that begins after this. If a read of the row leaves out a refused change, which may yet count, the watch counts
+    /// it.
     ///
     /// # Errors
     /// Its partition cannot be opened.
