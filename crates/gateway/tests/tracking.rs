@@ -82,6 +82,30 @@ fn who_keeps_a_value_is_told_of_its_change_behind_the_reply_that_has_it() {
     assert_eq!(next(&mut keeper), invalid);
 }
 
+#[test]
+fn who_keeps_what_a_subcommand_has_told_of_a_key_is_told_of_its_change() {
+    let weir = Running::start(Settings::default());
+    let [mut keeper, mut other] = [0; 2].map(|_| weir.connect());
+    assert!(keeper.say("HELLO 3").starts_with('%'));
+    assert_eq!(keeper.say("CLIENT TRACKING ON"), "+OK\r\n");
+    assert_eq!(other.say("XGROUP CREATE s g $ MKSTREAM"), "+OK\r\n");
+    assert_eq!(other.say("SET k 1"), "+OK\r\n");
+    for (read, key, write) in [
+        ("OBJECT ENCODING k", "k", "APPEND k 1"),
+        ("OBJECT REFCOUNT k", "k", "APPEND k 1"),
+        ("MEMORY USAGE k", "k", "APPEND k 1"),
+        ("XINFO STREAM s", "s", "XADD s * f v"),
+        ("XINFO GROUPS s", "s", "XADD s * f v"),
+        ("XINFO CONSUMERS s g", "s", "XADD s * f v"),
+        ("EVAL return(redis.call('OBJECT','ENCODING',KEYS[1])) 1 k", "k", "APPEND k 1"),
+    ] {
+        let reply = keeper.say(read);
+        assert!(!reply.starts_with('-'), "{read}: {reply}");
+        assert!(!other.say(write).starts_with('-'));
+        assert_eq!(next(&mut keeper), format!(">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\n{key}\r\n"), "{read}");
+    }
+}
+
 /// Some keys are gone, and nobody knows which.
 #[test]
 fn who_keeps_values_or_waits_for_rows_is_told_of_a_flush_that_is_cut() {
