@@ -58,7 +58,4 @@ pub trait Witness: Send + Sync {
     /// These events happened, in this order. The caller holds others up meanwhile, so an implementation should only
     /// remember them.
     fn tell(&self, events: Vec<KeyEvent>);
-
-    /// Values that were read may be out of date, and nobody knows which.
-    fn all_changed(&self);
 }

@@ -97,6 +97,14 @@ impl KeyEvents {
         Self { pubsub, unsent, databases: Some(databases), ..Self::default() }
     }
 
+    /// Tells that every value that clients keep may be out of date.
+    pub(crate) fn all_changed(&self) {
+        if self.is_tracked.load(Ordering::SeqCst) {
+            self.has_lost_changes.store(true, Ordering::Relaxed);
+            self.unsent.notify_one();
+        }
+    }
+
     /// The events that subscribers are sent.
     pub(crate) fn notified(&self) -> Classes {
         Classes::of_bits(self.notified.load(Ordering::Relaxed))
@@ -210,13 +218,6 @@ impl Witness for KeyEvents {
             drop_in_turns(events, ());
         }
         if is_by_nobody {
-            self.unsent.notify_one();
-        }
-    }
-
-    fn all_changed(&self) {
-        if self.is_tracked.load(Ordering::SeqCst) {
-            self.has_lost_changes.store(true, Ordering::Relaxed);
             self.unsent.notify_one();
         }
     }

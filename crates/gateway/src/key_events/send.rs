@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use weir_command::TURN_KEYS;
-use weir_command::events::{Classes, KeyEvent, Witness};
+use weir_command::events::{Classes, KeyEvent};
 use weir_io::{Nanos, Yield};
 
 use super::KeyEvents;

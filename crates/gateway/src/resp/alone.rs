@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use weir_command::events::Witness;
 
 use crate::swaps::Held;
 use crate::tenant::account::Account;

@@ -71,9 +71,7 @@ impl Partition {
             }
             // Writes that were refused count now. They were told when they were applied, and reads since then have left
             // them out.
-            if let Some(witness) = partition.witnessed.witness() {
-                witness.all_changed();
-            }
+            partition.witnessed.log_was_replaced();
             partition.repairing.store(false, Ordering::Release);
             partition.progress.notify();
         });

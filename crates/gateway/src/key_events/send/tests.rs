@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
+use weir_command::events::Witness;
 use weir_io::real::block_on;
 
 use super::*;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use weir_command::error::{Outcome, SYNTAX};
-use weir_command::events::Witness;
 use weir_command::{Args, DATABASES, PAGE_KEYS};
 use weir_model::{Batch, Change};
 

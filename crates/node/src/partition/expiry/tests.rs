@@ -34,8 +34,6 @@ impl Witness for Listener {
         let named = events.into_iter().filter(|event| !event.name.is_empty());
         self.told.lock().extend(named.map(|event| (now_ms, format!("{} {}", event.name, event.key.escape_ascii()))));
     }
-
-    fn all_changed(&self) {}
 }
 
 struct World {
