@@ -212,9 +212,18 @@ impl Command {
 
     /// Whether the command is refused where its tenant may store no more. With a container it is up to the subcommand.
     pub fn needs_room(&self, args: Args<'_>) -> bool {
-        let needs_room = |flags: &[&str]| flags.contains(&"denyoom");
+        self.has_flag("denyoom", args)
+    }
+
+    /// Whether the command is one of those that only read. With a container it is up to the subcommand.
+    pub fn only_reads(&self, args: Args<'_>) -> bool {
+        self.has_flag("readonly", args)
+    }
+
+    fn has_flag(&self, flag: &str, args: Args<'_>) -> bool {
+        let has = |flags: &[&str]| flags.contains(&flag);
         let subcommand = args.get(1).filter(|_| self.is_container).and_then(|name| subcommands::find(self.name, name));
-        needs_room(self.flags) || subcommand.is_some_and(|subcommand| needs_room(subcommand.flags))
+        has(self.flags) || subcommand.is_some_and(|subcommand| has(subcommand.flags))
     }
 
     /// Whether the command changes only what groups of consumers know of their stream. As in Redis, that is no change

@@ -120,7 +120,7 @@ impl WaitingRows {
         Writing { of: self, databases, rows, may_have_written: true }
     }
 
-    /// Tells that all rows were written to, or deleted.
+    /// Tells that all rows may have been written to, or deleted.
     pub(crate) fn all_written(&self) {
         if self.count.load(Ordering::SeqCst) > 0 {
             self.queues.lock().rows.values_mut().for_each(Queue::written);

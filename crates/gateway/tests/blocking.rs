@@ -9,6 +9,7 @@ use crate::support::world::World;
 use crate::support::{Client, Running, TestClock, encode};
 use crate::turns::ROUNDS;
 use weir_gateway::Settings;
+use weir_io::sim::{Fault, FaultPlan, OpKind};
 use weir_node::EngineKind;
 
 /// A frozen clock: a timeout ends only when the test lets it end.
@@ -384,6 +385,26 @@ fn an_entry_of_a_stream_is_told_to_readers_and_to_one_of_each_group() {
         assert_eq!(next(&mut waiting[2]), told("3-1", "b"), "{engine}");
         until_blocked(&mut other, 1);
         assert_eq!(other.say("XPENDING s g - + 9 c").matches("2-1").count(), 1, "{engine}");
+    }
+}
+
+/// A refused write counts once the log is replaced. Until then reads leave it out, and who only reads waits on.
+#[test]
+fn who_waits_to_read_a_refused_entry_is_told_when_that_counts() {
+    let (world, disk) = World::on_simulated_disk();
+    let mut other = world.tenant("t", 1, 0);
+    let (mut early, mut late) = (world.connect("t"), world.connect("t"));
+    assert_eq!(other.say("XADD s 1-1 f v"), "$3\r\n1-1\r\n");
+    send(&mut early, &mut other, &["XREAD BLOCK 0 STREAMS s $"], 1);
+    disk.set_faults(FaultPlan::none().chance(OpKind::Write, Fault::Error, 1.0));
+    let refusal = other.say("XADD s 2-1 f v");
+    assert!(refusal.starts_with('-'), "{refusal}");
+    send(&mut late, &mut other, &["XREAD BLOCK 0 STREAMS s 1-1"], 2);
+    disk.set_faults(FaultPlan::none());
+    while other.say("SET j v") != "+OK\r\n" {}
+    for client in [&mut early, &mut late] {
+        let told = next(client);
+        assert!(told.contains("2-1"), "{told}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! Functions of a tenant: how long they stay, to whom they belong, and that a `redis-server` accepts their dumps.
 
 use weir_gateway::Settings;
+use weir_io::sim::{Fault, FaultPlan, OpKind};
 
 use crate::support::world::World;
 use crate::support::{Client, Running, encode};
@@ -46,6 +47,31 @@ fn functions_are_of_one_tenant_and_outlive_its_data_and_the_server() {
         client.say("FLUSHALL");
         assert_eq!(client.say("FUNCTION LIST"), "*0\r\n");
     }
+}
+
+/// A refused load counts once the log is replaced.
+#[test]
+fn a_refused_load_that_counts_in_the_end_is_not_forgotten() {
+    let (world, disk) = World::on_simulated_disk();
+    let mut client = world.tenant("t", 1, 0);
+    let load = |client: &mut Client, answer: u32| {
+        let function = format!("function_name='which', callback=function() return {answer} end, flags={{'no-writes'}}");
+        let library = format!("#!lua name=lib\nredis.register_function{{{function}}}");
+        String::from_utf8_lossy(&client.ask(&["FUNCTION", "LOAD", "REPLACE", &library])).into_owned()
+    };
+    assert_eq!(load(&mut client, 1), "$3\r\nlib\r\n");
+    assert_eq!(client.say("FCALL_RO which 0"), ":1\r\n");
+    disk.set_faults(FaultPlan::none().chance(OpKind::Write, Fault::Error, 1.0));
+    let refusal = load(&mut client, 2);
+    assert!(refusal.starts_with('-'), "{refusal}");
+    assert_eq!(client.say("FCALL_RO which 0"), ":1\r\n", "reads go on");
+    let refusal = load(&mut client, 1);
+    assert!(refusal.starts_with('-'), "the other one may yet count: {refusal}");
+    disk.set_faults(FaultPlan::none());
+    while client.say("SET k v") != "+OK\r\n" {}
+    assert_eq!(client.say("FCALL_RO which 0"), ":2\r\n");
+    assert_eq!(load(&mut client, 1), "$3\r\nlib\r\n");
+    assert_eq!(client.say("FCALL_RO which 0"), ":1\r\n");
 }
 
 /// The step deletes what the tenant has at its end, also libraries that were stored meanwhile.

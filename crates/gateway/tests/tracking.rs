@@ -7,8 +7,10 @@ use std::sync::atomic::Ordering;
 use crate::pubsub::{figure, next, until};
 use crate::support::tenants::{connect, start_at};
 use crate::support::troubled::Troubled;
+use crate::support::world::World;
 use crate::support::{Client, OpenDoor, Running, Served, TestClock, encode};
 use weir_gateway::Settings;
+use weir_io::sim::{Fault, FaultPlan, OpKind};
 use weir_node::{OnLimit, Unit, UnitLimits};
 
 /// This holds although other messages are sent while a reply waits.
@@ -80,6 +82,50 @@ fn who_keeps_a_value_is_told_of_its_change_behind_the_reply_that_has_it() {
     until_blocked(&mut third);
     assert_eq!(other.say("SET k 3"), "+OK\r\n");
     assert_eq!(next(&mut keeper), invalid);
+}
+
+#[test]
+fn who_keeps_what_a_subcommand_has_told_of_a_key_is_told_of_its_change() {
+    let weir = Running::start(Settings::default());
+    let [mut keeper, mut other] = [0; 2].map(|_| weir.connect());
+    assert!(keeper.say("HELLO 3").starts_with('%'));
+    assert_eq!(keeper.say("CLIENT TRACKING ON"), "+OK\r\n");
+    assert_eq!(other.say("XGROUP CREATE s g $ MKSTREAM"), "+OK\r\n");
+    assert_eq!(other.say("SET k 1"), "+OK\r\n");
+    for (read, key, write) in [
+        ("OBJECT ENCODING k", "k", "APPEND k 1"),
+        ("OBJECT REFCOUNT k", "k", "APPEND k 1"),
+        ("MEMORY USAGE k", "k", "APPEND k 1"),
+        ("XINFO STREAM s", "s", "XADD s * f v"),
+        ("XINFO GROUPS s", "s", "XADD s * f v"),
+        ("XINFO CONSUMERS s g", "s", "XADD s * f v"),
+        ("EVAL return(redis.call('OBJECT','ENCODING',KEYS[1])) 1 k", "k", "APPEND k 1"),
+    ] {
+        let reply = keeper.say(read);
+        assert!(!reply.starts_with('-'), "{read}: {reply}");
+        assert!(!other.say(write).starts_with('-'));
+        assert_eq!(next(&mut keeper), format!(">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\n{key}\r\n"), "{read}");
+    }
+}
+
+/// A refused write counts once the log is replaced, and was told when it was applied.
+#[test]
+fn who_keeps_a_value_without_a_refused_write_is_told_when_that_counts() {
+    let (world, disk) = World::on_simulated_disk();
+    let (mut keeper, mut other) = (world.tenant("t", 1, 0), world.connect("t"));
+    assert!(keeper.say("HELLO 3").starts_with('%'));
+    assert_eq!(keeper.say("CLIENT TRACKING ON"), "+OK\r\n");
+    assert_eq!(other.say("SET k 1"), "+OK\r\n");
+    assert_eq!(keeper.say("GET k"), "$1\r\n1\r\n");
+    disk.set_faults(FaultPlan::none().chance(OpKind::Write, Fault::Error, 1.0));
+    let refusal = other.say("SET k 2");
+    assert!(refusal.starts_with('-'), "{refusal}");
+    assert_eq!(next(&mut keeper), ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n");
+    assert_eq!(keeper.say("GET k"), "$1\r\n1\r\n");
+    disk.set_faults(FaultPlan::none());
+    while other.say("SET j v") != "+OK\r\n" {}
+    assert_eq!(next(&mut keeper), ">2\r\n$10\r\ninvalidate\r\n_\r\n");
+    assert_eq!(keeper.say("GET k"), "$1\r\n2\r\n");
 }
 
 /// Some keys are gone, and nobody knows which.

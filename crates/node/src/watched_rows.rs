@@ -49,6 +49,15 @@ impl WatchedRows {
         }
     }
 
+    /// A read has left out the newest change of the row of `key`, because it was refused. It may count all the same
+    /// once the log is replaced, and for whoever has read the row it comes after that read.
+    #[cold]
+    pub fn may_change(&self, key: &[u8]) {
+        if let Some(row) = self.rows.lock().get(key) {
+            row.changes.fetch_add(1, Ordering::Release);
+        }
+    }
+
     #[cold]
     fn count(&self, batch: &Batch) {
         let rows = self.rows.lock();
@@ -69,7 +78,8 @@ pub struct RowWatch {
 }
 
 impl RowWatch {
-    /// Whether the row was changed since it has been watched. For callers that keep others from writing to it.
+    /// Whether the row was changed since it has been watched, or may yet be changed by a refused write. For callers
+    /// that keep others from writing to it.
     pub fn is_changed(&self) -> bool {
         self.changes.load(Ordering::Acquire) != self.since
     }

@@ -1,5 +1,5 @@
 //! What a tenant's partitions know of its listeners: the witness that is told what happens to the keys, the rows that
-//! are watched, and how expired rows are deleted.
+//! are watched, how expired rows are deleted, and who is told that a log was replaced.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -20,6 +20,8 @@ pub struct Witnessed {
     pub expirations: Expirations,
     /// The tenant's watched rows, in whichever partition they are.
     pub watched: Arc<WatchedRows>,
+    /// Called when a log was replaced.
+    on_log_replaced: RwLock<Option<Arc<dyn Fn() + Send + Sync>>>,
 }
 
 impl Witnessed {
@@ -27,6 +29,20 @@ impl Witnessed {
     pub fn set(&self, witness: Weak<dyn Witness>) {
         *self.witness.write() = Some(witness);
         self.is_set.store(true, Ordering::SeqCst);
+    }
+
+    /// From now on `call` is called whenever a log was replaced, in the place of an earlier one.
+    pub fn set_on_log_replaced(&self, call: Arc<dyn Fn() + Send + Sync>) {
+        *self.on_log_replaced.write() = Some(call);
+    }
+
+    /// The log of one of the tenant's partitions was replaced.
+    pub fn log_was_replaced(&self) {
+        // Called without the lock, because it wakes others.
+        let call = self.on_log_replaced.read().clone();
+        if let Some(call) = call {
+            call();
+        }
     }
 
     /// The witness, if it is to be told anything now.

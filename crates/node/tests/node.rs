@@ -8,7 +8,7 @@ use weir_io::sim::{DeviceSpec, Fault, FaultPlan, Keep, OpKind, Sim, SimFs};
 use weir_io::{Fs, sleep_until};
 use weir_log::SyncMode;
 use weir_lsm::TreeOptions;
-use weir_model::Batch;
+use weir_model::{Batch, Change, StoredKey};
 use weir_node::{Machine, NodeConfig, Partition};
 
 fn config(sync: SyncMode) -> NodeConfig {
@@ -143,6 +143,40 @@ fn a_failed_log_is_replaced_and_nothing_it_did_not_sync_was_acknowledged() {
         for &key in &acknowledged {
             assert_eq!(sim.block_on(value(node.partition(), key)), Some(key), "seed {seed}");
         }
+    }
+}
+
+/// A refused write counts once the log is replaced. For whoever has read the row without it, it comes after that.
+#[test]
+fn a_watch_counts_a_refused_write_that_a_read_leaves_out() {
+    for sync in [SyncMode::Always, SyncMode::Interval] {
+        let sim = Sim::new(10);
+        let fs = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+        let node = open(&sim, &fs, sync);
+        let (partition, tenant) = (node.partition(), Arc::clone(&node.tenants()[0]));
+        let set = async |value: u8| {
+            let mut batch = Batch::new();
+            batch.push_row(0, Change::Put { key: b"k", value: &[value], expire_at_ms: None });
+            partition.write(&batch).await?.await
+        };
+        let get = async || {
+            let row = partition.get(&StoredKey::new(0, b"k")).await.expect("get").expect("it is there");
+            row.value().expect("a string")[0]
+        };
+        sim.block_on(async {
+            set(1).await.expect("no faults");
+            fs.set_faults(FaultPlan::none().chance(OpKind::Write, Fault::Error, 1.0));
+            set(2).await.expect_err("the log has failed");
+            let watch = tenant.watch(0, b"k").await.expect("it is awake");
+            assert!(!watch.is_changed(), "{sync:?}: the write came before");
+            assert_eq!(get().await, 1, "{sync:?}: reads go on");
+            assert!(watch.is_changed(), "{sync:?}: the write may yet count");
+            fs.set_faults(FaultPlan::none());
+            sleep_until(&sim.clock(), sim.now() + 5_000_000_000).await;
+            let watch = tenant.watch(0, b"k").await.expect("it is awake");
+            assert_eq!(get().await, 2, "{sync:?}: it counts");
+            assert!(!watch.is_changed(), "{sync:?}: nothing is in doubt any more");
+        });
     }
 }
 

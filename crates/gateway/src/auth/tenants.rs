@@ -70,6 +70,10 @@ impl Tenancy for Settled {
         self.tenant.databases()
     }
 
+    fn on_log_replaced(&self, call: Arc<dyn Fn() + Send + Sync>) {
+        self.tenant.on_log_replaced(call);
+    }
+
     fn swap_databases(&self, names: (u8, u8), alone: Box<dyn Send>) -> Checking<'_, Result<()>> {
         Box::pin(async move {
             let node = self.node.upgrade();

@@ -34,7 +34,7 @@ pub(in crate::resp) struct Reader {
 impl Reader {
     /// Remembers the keys that `command` is about to read.
     pub(in crate::resp) fn remember(&self, command: &Command, args: Args<'_>) {
-        if self.is_wanted && reads(command) {
+        if self.is_wanted && reads(command, args) {
             self.account.tracking.remember(self.id, command.keys_in(args));
         }
     }
@@ -51,7 +51,7 @@ impl Reader {
         args: Args<'_>,
         declared: &[Vec<u8>],
     ) {
-        if !self.is_wanted || !reads(command) {
+        if !self.is_wanted || !reads(command, args) {
             return;
         }
         let keys = declared.iter().map(Vec::as_slice).chain(command.keys_in(args));
@@ -63,9 +63,9 @@ impl Reader {
     }
 }
 
-/// Whether `command` reads keys by itself. The commands that a script calls tell what the script reads.
-fn reads(command: &Command) -> bool {
-    command.flags.contains(&"readonly") && command.group != "scripting"
+/// Whether `command` with `args` reads keys by itself. The commands that a script calls tell what the script reads.
+fn reads(command: &Command, args: Args<'_>) -> bool {
+    command.only_reads(args) && command.group != "scripting"
 }
 
 impl Tracked {

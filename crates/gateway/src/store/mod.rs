@@ -147,7 +147,8 @@ pub trait Store: Clone + Send + Sync + 'static {
     }
 
     /// Watches the row of `key` in the database with this number. Every read that begins after this call sees the
-    /// changes that the watch does not count.
+    /// changes that the watch does not count. If a read of the row leaves out a refused change, which may yet count,
+    /// the watch counts it.
     ///
     /// # Errors
     /// The row cannot be reached.

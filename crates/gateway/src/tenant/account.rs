@@ -369,6 +369,14 @@ impl Accounts {
             calls: AtomicU64::new(0),
             calls_per_second: AtomicU64::new(0),
         });
+        // Weak, because the account has the tenant.
+        let weak = Arc::downgrade(&account);
+        grant.tenancy.on_log_replaced(Arc::new(move || {
+            if let Some(account) = weak.upgrade() {
+                account.waiting_rows.all_written();
+                account.key_events.all_changed();
+            }
+        }));
         all.accounts.insert(grant.tenant, Arc::clone(&account));
         account
     }

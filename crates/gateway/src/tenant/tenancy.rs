@@ -42,6 +42,10 @@ pub trait Tenancy: Send + Sync + 'static {
         Databases::AS_NAMED
     }
 
+    /// From now on `call` is called, in the place of an earlier one, whenever a failed log of the tenant was replaced:
+    /// writes that were refused, and that reads have left out, count then. It must not wait.
+    fn on_log_replaced(&self, _call: Arc<dyn Fn() + Send + Sync>) {}
+
     /// Exchanges the databases with these names durably. `alone` is dropped when the exchange is decided, even if
     /// nobody waits for it any more.
     fn swap_databases(&self, _names: (u8, u8), _alone: Box<dyn Send>) -> Waiting<'_, Result<()>> {

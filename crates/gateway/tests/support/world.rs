@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use weir_gateway::Settings;
 use weir_gateway::auth::slow::SlowHash;
 use weir_gateway::auth::{NodeTenants, Secrets, secret};
-use weir_io::Clock;
 use weir_io::real::{RealClock, RealFs, RealFsOptions, RealSpawn, block_on};
+use weir_io::sim::{DeviceSpec, FaultPlan, SimFs};
+use weir_io::{Clock, Fs, Rng};
 use weir_node::{EngineKind, Machine, Node, NodeConfig, StoredSecret, TenantName, TenantSettings, TenantSpec};
 
 use super::{Client, Served};
@@ -49,7 +50,10 @@ impl World {
     }
 
     fn open_at(config: NodeConfig, clock: Arc<dyn Clock>, settings: Settings) -> Self {
-        let fs = RealFs::new(RealFsOptions::default());
+        Self::open_on(RealFs::new(RealFsOptions::default()), config, clock, settings)
+    }
+
+    fn open_on(fs: Arc<dyn Fs>, config: NodeConfig, clock: Arc<dyn Clock>, settings: Settings) -> Self {
         let machine = Machine { fs, clock: clock.clone(), spawn: Arc::new(RealSpawn::new(1, 0)), salt: 1 };
         let node = Arc::new(block_on(Node::open(&config, machine)).expect("the node opens"));
         let slow = SlowHash::new(Arc::new(RealSpawn::new(1, 0)));
@@ -60,6 +64,14 @@ impl World {
 
     pub fn new() -> Self {
         Self::open(fresh_dir())
+    }
+
+    /// A world on a disk of its own, which can be told to fail.
+    pub fn on_simulated_disk() -> (Self, Arc<SimFs>) {
+        let clock = RealClock::new();
+        let disk = SimFs::new(clock.clone(), DeviceSpec::instant(), FaultPlan::none(), Rng::new(1));
+        let settings = Settings { threads: 2, ..Settings::default() };
+        (Self::open_on(disk.clone(), config(fresh_dir()), clock, settings), disk)
     }
 
     /// A world in the time of `clock`.

@@ -69,6 +69,9 @@ impl Partition {
                     }
                 }
             }
+            // Writes that were refused count now. They were told when they were applied, and reads since then have left
+            // them out.
+            partition.witnessed.log_was_replaced();
             partition.repairing.store(false, Ordering::Release);
             partition.progress.notify();
         });

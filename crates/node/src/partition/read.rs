@@ -66,6 +66,7 @@ impl Partition {
         {
             // The log has failed, and the change was refused. Whether the change will be there is not known before the
             // log is replaced. What was acknowledged before it is known, and reads go on.
+            self.witnessed.watched.may_change(key);
             return Ok(self.booked(self.living(key, self.engine.get(key, None).await?, now_ms)?));
         }
         self.row_of(key, found, now_ms)

@@ -181,8 +181,15 @@ impl Tenant {
         }
     }
 
+    /// From now on `call` is called, in the place of an earlier one, whenever a failed log of a partition was replaced:
+    /// writes that were refused, and that reads have left out, count then. It must not wait.
+    pub fn on_log_replaced(&self, call: Arc<dyn Fn() + Send + Sync>) {
+        self.witnessed.set_on_log_replaced(call);
+    }
+
     /// Watches the row of `key` in the database with this number. Changes that are not counted are seen by every read
-    /// that begins after this.
+    /// that begins after this. If a read of the row leaves out a refused change, which may yet count, the watch counts
+    /// it.
     ///
     /// # Errors
     /// Its partition cannot be opened.

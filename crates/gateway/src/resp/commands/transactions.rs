@@ -52,7 +52,8 @@ pub(in crate::resp) async fn watch<S: Store>(session: &mut Session<S>, args: Arg
         if session.watched.iter().any(|watched| watched.database == database && watched.key == key) {
             continue;
         }
-        // The watch begins before the row is read, so the read sees every change that the watch does not count.
+        // The watch begins before the row is read, so the read sees every change that the watch does not count. If the
+        // read leaves out a refused change, which may yet count, the watch counts it.
         let watch = session.store()?.watch(number, key).await?;
         let existed = session.get(key).await?.is_some();
         let held = held.split(watched_bytes(key));

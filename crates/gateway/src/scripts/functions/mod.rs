@@ -42,7 +42,7 @@ pub(crate) struct Functions {
 
 #[derive(Default)]
 struct Known {
-    /// `None` until the libraries are read.
+    /// `None` until the libraries are read, and while a refused change of them may yet count.
     libraries: Option<Arc<Libraries>>,
     version: u64,
     /// How long functions that were run take.
@@ -90,12 +90,19 @@ impl Functions {
         if let Some(libraries) = &self.known.lock().libraries {
             return Ok(Arc::clone(libraries));
         }
+        let watch = store.watch(OWN_DATABASE, KEY).await?;
         let row = store.rows().get(OWN_DATABASE, KEY, now_ms).wait().await?;
         let libraries = match row {
             Some(row) => row.value().and_then(|value| row::decode(value)).ok_or(DAMAGED)?,
             None => Libraries::default(),
         };
-        Ok(self.known.lock().keep(libraries))
+        let mut known = self.known.lock();
+        let libraries = known.keep(libraries);
+        // Nobody else changes them, so a refused change was left out. Until it is decided, they are read each time.
+        if watch.is_changed() {
+            known.libraries = None;
+        }
+        Ok(libraries)
     }
 
     /// Changes the libraries durably.
@@ -114,7 +121,9 @@ impl Functions {
         let before = libraries.clone();
         let answer = change(&mut libraries)?;
         check_size(&before, &libraries)?;
-        if libraries == before {
+        // While a refused change may yet count, they are written even if this read found nothing to change.
+        let are_known = self.known.lock().libraries.is_some();
+        if are_known && libraries == before {
             return Ok(answer);
         }
         let mut batch = Batch::new();
