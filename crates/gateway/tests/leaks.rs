@@ -1,9 +1,9 @@
 //! Shows that one tenant learns nothing of another by asking, whatever it asks (S5). The questions are made from the
 //! table of commands, so that a new command is asked about without a change here.
 //!
-//! There are two servers at the same frozen moment. In one, Ada has [all that a tenant may have](household), cursors and
-//! slow commands. In the other she has never been, and Eve has her connections. Bob asks both the same, with Ada's names
-//! in every place. The answers must be the same, byte for byte, and contain nothing that only Ada knows.
+//! There are two servers at the same frozen moment. In one, Ada has [all that a tenant may have](household), cursors
+//! and slow commands. In the other she has never been, and Eve has her connections. Bob asks both the same, with Ada's
+//! names in every place. The answers must be the same, byte for byte, and contain nothing that only Ada knows.
 //!
 //! On a node, [`untouched`] looks at what the same questions do to Ada.
 
