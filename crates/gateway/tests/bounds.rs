@@ -295,11 +295,11 @@ fn s11_results_that_nobody_takes_are_bounded() {
     // From the first byte of the answer on, each of them has 60 MB in hand.
     let mut deaf: Vec<Client> = (0..4).map(|_| weir.connect()).collect();
     for one in &mut deaf {
-        one.send(&encode(&["SORT", "list", "BY", "nosort"]));
+        one.send(&encode(&["SORT_RO", "list", "BY", "nosort"]));
         assert_eq!(one.stream.peek(&mut [0]).expect("an answer"), 1);
     }
     let large = [
-        "SORT list BY nosort",
+        "SORT_RO list BY nosort",
         "KEYS *",
         "DUMP set",
         "SUNION set",
