@@ -327,7 +327,13 @@ function world.unpack(list, first, last)
     if (first or last) and not (is_near(first) and is_near(last)) then
         error("too many results to unpack", 2)
     end
-    return unpack(list, first, last)
+    -- The stack of the call has 8,000 places, for what is passed and for what is returned.
+    if last ~= nil then
+        return unpack(list, first, last)
+    elseif first ~= nil then
+        return unpack(list, first)
+    end
+    return unpack(list)
 end
 
 function world.rawget(table, name)

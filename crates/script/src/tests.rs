@@ -460,6 +460,8 @@ fn what_needs_too_much_memory_or_too_many_steps_ends_and_what_fits_is_answered()
         ("return {unpack({1, 2, 3}, '2')}", "*2\r\n:2\r\n:3\r\n"),
         ("return {unpack({1, 2, 3}, 2, 2)}", "*1\r\n:2\r\n"),
         ("return {unpack({1, 2, 3}, nil, 2)}", "*2\r\n:1\r\n:2\r\n"),
+        ("local t = {} for i = 1, 7999 do t[i] = 1 end return #{unpack(t)}", ":7999"),
+        ("local t = {} for i = 1, 8000 do t[i] = 1 end return #{unpack(t)}", "too many results to unpack"),
         ("return table.insert({}, -2000000000, 1)", "out of bounds"),
         ("return table.insert({}, '-2000000000', 1)", "out of bounds"),
         ("return table.insert({}, 2 ^ 31, 1)", "out of bounds"),
