@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures_util::future::{Either, select};
 use weir_io::sim::{Fault, FaultPlan, OpKind, Sim, SimFs};
-use weir_io::{AlignedBuf, Class, File, Fs, Op, OpenOptions, Owner, Tag, forward_file, forward_fs, sleep_until};
+use weir_io::{AlignedBuf, Class, Clock, File, Fs, Op, OpenOptions, Owner, Tag, forward_file, forward_fs, sleep_until};
 use weir_log::{Log, LogOptions, SyncMode, WriteAheadLog};
 
 use crate::common::{DIR, device, open};
@@ -64,6 +64,20 @@ async fn until_due(log: &Log) {
 async fn make_next(log: &Log) {
     until_due(log).await;
     log.maintain().await.expect("nothing fails");
+}
+
+/// Writes until the next segment is due, and begins to fill it with zeros, which have no turn on a busy disk.
+async fn begin_zeros(log: &Log, clock: &Arc<dyn Clock>) {
+    until_due(log).await;
+    select(log.maintain(), pin!(sleep_until(clock, clock.now() + 1_000_000))).await;
+}
+
+/// What comes of `work`, which must not wait for zeros.
+async fn without_zeros<T>(clock: &Arc<dyn Clock>, work: impl Future<Output = T> + Unpin) -> T {
+    match select(work, pin!(sleep_until(clock, clock.now() + 1_000_000_000))).await {
+        Either::Left((done, _)) => done,
+        Either::Right(_) => panic!("it waits for the zeros"),
+    }
 }
 
 async fn write(log: &Log) {
@@ -164,13 +178,8 @@ fn a_truncation_does_not_wait_for_zeros_that_never_have_their_turn() {
         while log.stats().segments < 3 {
             write(&log).await;
         }
-        until_due(&log).await;
-        select(log.maintain(), pin!(sleep_until(&clock, clock.now() + 1_000_000))).await;
-        let last = log.last();
-        match select(log.truncate(last), pin!(sleep_until(&clock, clock.now() + 1_000_000_000))).await {
-            Either::Left((truncated, _)) => truncated.expect("nothing fails"),
-            Either::Right(_) => panic!("it waits for the zeros"),
-        }
+        begin_zeros(&log, &clock).await;
+        without_zeros(&clock, log.truncate(log.last())).await.expect("nothing fails");
         assert_eq!(log.stats().segments, 1);
     });
 }
@@ -182,15 +191,11 @@ fn a_failed_log_is_replaced_although_zeros_never_have_their_turn() {
     let clock = sim.clock();
     sim.block_on(async {
         let log = open_busy(&fs).await;
-        until_due(&log).await;
-        select(log.maintain(), pin!(sleep_until(&clock, clock.now() + 1_000_000))).await;
+        begin_zeros(&log, &clock).await;
         fs.fail_next(Some(OpKind::Write), Fault::Error);
         let index = log.append(&[7; 1_000]).expect("nothing has failed yet");
         assert!(log.commit(index).await.is_err());
-        match select(log.replace(log.last()), pin!(sleep_until(&clock, clock.now() + 1_000_000_000))).await {
-            Either::Left((replaced, _)) => replaced.expect("nothing fails any more"),
-            Either::Right(_) => panic!("it waits for the zeros"),
-        }
+        without_zeros(&clock, log.replace(log.last())).await.expect("nothing fails any more");
         write(&log).await;
     });
 }
