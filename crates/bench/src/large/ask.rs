@@ -139,20 +139,28 @@ fn ask(
     duration: Duration,
     rng: &mut Rng,
 ) -> Result<(Latencies, u64)> {
-    let (mut latencies, mut count) = (Latencies::default(), 0);
-    let begin = Instant::now();
-    while begin.elapsed() < duration {
+    repeat(duration, || {
         request.push(client, members, rng);
         let watch = Stopwatch::start();
         client.flush()?;
         let reply = client.read()?;
-        latencies.record(watch.nanos());
-        count += 1;
+        let nanos = watch.nanos();
         match reply {
-            Reply::Line(line) if line.starts_with('-') => return Err(format!("refused: {line}").into()),
-            Reply::Bulk(None) => return Err("what was loaded is not there".into()),
-            _ => {}
+            Reply::Line(line) if line.starts_with('-') => Err(format!("refused: {line}").into()),
+            Reply::Bulk(None) => Err("what was loaded is not there".into()),
+            _ => Ok(nanos),
         }
+    })
+}
+
+/// Does `once`, which tells how many nanoseconds it took, again and again for `duration`. Returns the latencies and how
+/// many there are.
+pub(super) fn repeat(duration: Duration, mut once: impl FnMut() -> Result<u64>) -> Result<(Latencies, u64)> {
+    let (mut latencies, mut count) = (Latencies::default(), 0);
+    let begin = Instant::now();
+    while begin.elapsed() < duration {
+        latencies.record(once()?);
+        count += 1;
     }
     Ok((latencies, count))
 }

@@ -9,7 +9,7 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::Serialize;
 use weir_io::Rng;
@@ -19,8 +19,9 @@ use weir_model::{Batch, StoredKey, TenantName};
 use weir_node::{Node, NodeConfig, Partition};
 
 use super::{TENANT, prefix, rows_of, score_bytes};
+use crate::large::ask::repeat;
 use crate::large::{CACHE_BYTES, Plan, member, score};
-use crate::meter::{Latencies, Stopwatch};
+use crate::meter::Stopwatch;
 use crate::outcome::Outcome;
 use crate::tenants::victim::NICE;
 use crate::wire::{Client, Reply};
@@ -153,19 +154,13 @@ fn measured(
     let work = || -> Result<Asked> {
         be_nice(NICE);
         let mut rng = Rng::new(u64::from(round));
-        let mut repeat = |duration: Duration| -> Result<(Latencies, u64)> {
-            let (mut latencies, mut count) = (Latencies::default(), 0);
-            let begin = Instant::now();
-            while begin.elapsed() < duration {
-                let watch = Stopwatch::start();
-                ask(&mut rng)?;
-                latencies.record(watch.nanos());
-                count += 1;
-            }
-            Ok((latencies, count))
+        let mut once = || -> Result<u64> {
+            let watch = Stopwatch::start();
+            ask(&mut rng)?;
+            Ok(watch.nanos())
         };
-        repeat(seconds / 4)?;
-        let (latencies, ops) = repeat(seconds)?;
+        repeat(seconds / 4, &mut once)?;
+        let (latencies, ops) = repeat(seconds, &mut once)?;
         let mut outcome = Outcome::default();
         latencies.report(&mut outcome);
         let Outcome { p50_ns, p99_ns, max_ns, .. } = outcome;
