@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_io::sim::{DeviceSpec, DiskImage, Fault, FaultPlan, Keep, OpKind, Sim, SimFs};
 use weir_io::{Class, ErrorKind, Fs, Nanos, Owner, Result, Rng, Tag, sleep_until};
@@ -222,6 +223,43 @@ fn a_log_at_its_cap_is_shortened_by_those_who_keep_it_long_asleep_or_awake() {
         assert!(after.cascades > 0 && after.log.live_bytes < CAP, "sleepers were woken: {after:?}");
         has_all(&node, 0..TENANTS, 4).await;
     });
+}
+
+/// A refused write counts once the log is replaced. Reads have left it out, so their clients are told.
+#[test]
+fn who_has_left_out_a_refused_write_is_told_although_another_tenant_has_the_log_replaced() {
+    for sync in [SyncMode::Always, SyncMode::Interval] {
+        let (sim, fs) = world(1, &DiskImage::new());
+        sim.block_on(async {
+            // The control loop looks at no log meanwhile, and no cascade begins.
+            let config = NodeConfig { sync_interval: 3_600 * SECOND, ..config(sync) };
+            let disk = Arc::clone(&fs) as Arc<dyn Fs>;
+            let machine = Machine { fs: disk, clock: sim.clock(), spawn: sim.spawner(), salt: 1 };
+            let node = Node::open(&config, machine).await.expect("a fresh disk");
+            let tenants = [create(&node, 0).await, create(&node, 1).await];
+            write_all(&node, 0..2, 1).await;
+            let told = Arc::<AtomicU64>::default();
+            let counter = Arc::clone(&told);
+            tenants[0].on_log_replaced(Arc::new(move || {
+                counter.fetch_add(1, Ordering::Relaxed);
+            }));
+            let (key, mut batch) = (0_u64.to_be_bytes(), Batch::new());
+            batch.put(&key, &7_u64.to_le_bytes().repeat(40));
+            let partition = tenants[0].slot_of(&key).partition().await.expect("awake");
+            // Its writer has gone.
+            drop(partition.write(&batch).await.expect("room"));
+            let other = tenants[1].slot_of(&key).partition().await.expect("awake");
+            fs.fail_next(Some(OpKind::Write), Fault::Error);
+            let refused = async { other.write(&batch).await?.await }.await;
+            assert!(refused.is_err(), "{sync:?}: the log has failed");
+            assert_eq!(value(&tenants[0], 0).await.expect("reads go on"), Some(0), "{sync:?}");
+            // It also flushes for another reason. From then on the other one can replace the log.
+            partition.seal();
+            sleep_until(&sim.clock(), sim.now() + SECOND).await;
+            assert_eq!(value(&tenants[0], 0).await.expect("it can be read"), Some(7), "{sync:?}: it counts");
+            assert_eq!(told.load(Ordering::Relaxed), 1, "{sync:?}");
+        });
+    }
 }
 
 #[test]

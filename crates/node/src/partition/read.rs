@@ -298,14 +298,19 @@ impl Partition {
 
     /// Waits until everything written so far is published, or until the log has failed. In the latter case everything
     /// acknowledged is published, and the rest was refused.
-    pub(super) async fn publish_all(&self) {
+    pub(super) async fn publish_all(self: &Arc<Self>) {
         if self.sync != SyncMode::None {
             drop(self.published(self.engine.applied_seq()).await);
         }
     }
 
     /// Waits until change `seq` is published. Its own writer may have gone away, so the caller drives the log.
-    async fn published(&self, seq: Seq) -> Result<()> {
+    ///
+    /// # Errors
+    /// The log has failed, and the caller leaves the change out. The repair, which has begun when this returns, tells
+    /// clients at its end. If it began with a later look at the log, another member of a shared log might have had that
+    /// replaced by then, and nobody would be told.
+    async fn published(self: &Arc<Self>, seq: Seq) -> Result<()> {
         if self.engine.published() >= seq {
             return Ok(());
         }
@@ -313,7 +318,7 @@ impl Partition {
         // change that is applied by now is in a log record that has an index by now.
         let applied = self.engine.applied_seq();
         let mut waiting = Waiting { partition: self, index: self.log.last(), waiter: Waiter::default() };
-        poll_fn(|cx| Pin::new(&mut waiting).get_mut().poll(cx)).await?;
+        poll_fn(|cx| Pin::new(&mut waiting).get_mut().poll(cx)).await.inspect_err(|_| self.kick_repair())?;
         self.engine.publish(applied);
         Ok(())
     }
