@@ -13,6 +13,7 @@ use weir_model::LogIndex;
 use crate::options::LogOptions;
 use crate::record;
 use crate::recover::{self, Recovery};
+use crate::segment;
 use crate::state::{LogState, Searched, Step, Want};
 use crate::stats::LogStats;
 use crate::waiters::{OBSERVER, Waiters};
@@ -241,10 +242,15 @@ impl Shared {
     }
 
     async fn close(&self) -> Result<()> {
-        self.state.lock().expect_no_more();
+        let tag = Tag::new(self.options.owner, Class::Log);
+        let has_given_up = self.state.lock().expect_no_more();
         let synced = self.sync().await;
         // Also after a failure: the directory may be opened again when this returns.
         self.settle(Want::default(), LogState::is_quiet).await;
+        if has_given_up {
+            // It has the space of a whole segment.
+            let _left_for_the_next_opening = self.fs.remove(&self.dir.join(segment::PREPARING), tag).await;
+        }
         synced?;
         let (had_failed, spare) = {
             let mut state = self.state.lock();
@@ -259,7 +265,7 @@ impl Shared {
         if let Some(spare) = spare {
             // Remove it, so that the closing mark stands in the last segment and the next opening reads nothing behind
             // it.
-            self.fs.remove(&spare.path, Tag::new(self.options.owner, Class::Log)).await?;
+            self.fs.remove(&spare.path, tag).await?;
         }
         let mut state = self.state.lock();
         match state.failure() {

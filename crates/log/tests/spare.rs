@@ -199,3 +199,22 @@ fn a_failed_log_is_replaced_although_zeros_never_have_their_turn() {
         write(&log).await;
     });
 }
+
+#[test]
+fn a_log_is_closed_although_zeros_never_have_their_turn() {
+    let sim = Sim::new(1);
+    let fs = SimFs::new(sim.clock(), device(), FaultPlan::none(), sim.rng());
+    let clock = sim.clock();
+    sim.block_on(async {
+        let log = open_busy(&fs).await;
+        begin_zeros(&log, &clock).await;
+        without_zeros(&clock, log.close()).await.expect("nothing fails");
+        let names = fs.list(Path::new(DIR), Tag::new(Owner::default(), Class::Log)).await.expect("it is there");
+        assert!(names.iter().all(|entry| entry.name.ends_with(".log")), "{names:?}");
+        let last = log.last();
+        drop(log);
+        let (_, found, _) =
+            open(&fs, LogOptions { salt: 2, ..options(SyncMode::Always) }, 0).await.expect("it is whole");
+        assert_eq!(found.last, last);
+    });
+}

@@ -148,20 +148,26 @@ impl LogState {
     }
 
     /// Gives up a spare that is being filled in the background: writes wait for a segment by now, or for another log,
-    /// and behind the strict foreground of others its zeros might wait for ever. The segment that is made instead is
-    /// small, because it is filled before others.
-    pub(super) fn give_up_filling(&mut self) {
-        if self.is_preparing() && self.is_filling.load(Ordering::Relaxed) {
+    /// or this log is closed, and behind the strict foreground of others its zeros might wait for ever. The segment
+    /// that is made instead is small, because it is filled before others. Gives whether there was such a spare: its
+    /// file is left behind.
+    pub(super) fn give_up_filling(&mut self) -> bool {
+        let gives_up = self.is_preparing() && self.is_filling.load(Ordering::Relaxed);
+        if gives_up {
             self.spare = Spare::None;
             self.next_segment_bytes = self.next_segment_bytes.min(self.options.first_segment_bytes());
         }
+        gives_up
     }
 
     /// Nothing will be written behind the waiting records except a closing mark. If they need another segment, it
-    /// should be no larger than that: on a full disk there might be no room for a larger one.
-    pub fn expect_no_more(&mut self) {
+    /// should be no larger than that: on a full disk there might be no room for a larger one. One that is being filled
+    /// in the background is given up; gives whether there was one.
+    pub fn expect_no_more(&mut self) -> bool {
+        let has_given_up = self.give_up_filling();
         let wanted = HEADER_PAGE + record::next_page(self.open_bytes()) + super::CLOSE_BYTES_MAX;
         self.next_segment_bytes = self.next_segment_bytes.min(wanted);
+        has_given_up
     }
 
     pub fn is_preparing(&self) -> bool {
