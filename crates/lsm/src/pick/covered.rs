@@ -88,7 +88,8 @@ impl Covered {
                 }
                 raw.extend(whole.iter().map(|table| (table.meta.id, table.meta.raw_bytes)));
                 if !holders.iter().any(|table| table.meta.id != owner.meta.id) {
-                    *raw.entry(owner.meta.id).or_default() += point.count.saturating_mul(COVER_BYTES);
+                    let dead = raw.entry(owner.meta.id).or_default();
+                    *dead = dead.saturating_add(point.count.saturating_mul(COVER_BYTES));
                 }
                 let sum = |tables: &[&Holder<'_>]| tables.iter().map(|table| table.meta.raw_bytes).sum::<u64>();
                 let (left, size) = (point.bytes.saturating_sub(sum(&whole)), sum(&some));

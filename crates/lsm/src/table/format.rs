@@ -26,6 +26,9 @@ pub(super) const RESTART_INTERVAL: usize = 16;
 pub(super) const BLOCK_BYTES_MAX: usize = 32 << 10;
 /// A block is cut at a page boundary if that wastes at most 1/32 of it: one device page per read is worth 3 % of space.
 pub(super) const PADDING_SHARE: usize = 32;
+/// No count of a table is larger: no job writes that much into one file. So what is added up over tables stays below
+/// 2^64 even for two million of them, more than a process can have open, whatever their files say.
+const COUNT_MAX: u64 = 1 << 43;
 
 /// How blocks are compressed. The number is stored behind each block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -181,7 +184,8 @@ impl TableSummary {
         }
     }
 
-    /// The reverse of [`TableSummary::encode`]; `None` unless exactly the whole of `bytes` is a summary.
+    /// The reverse of [`TableSummary::encode`]; `None` unless exactly the whole of `bytes` is a summary, and its counts
+    /// are such as a table can have.
     pub(super) fn decode(bytes: &[u8], file_bytes: u64, footer: &Footer) -> Option<Self> {
         let (&identity, mut rest) = bytes.split_first_chunk()?;
         let mut number = || varint::take(&mut rest);
@@ -208,7 +212,9 @@ impl TableSummary {
             summary.covers_met = varint::take(&mut rest)?;
             summary.covers = covers::decode(&mut rest)?;
         }
-        rest.is_empty().then_some(summary)
+        let TableSummary { entries, tombstones, expiring, raw_bytes, tombstone_bytes, .. } = summary;
+        let counts = [entries, tombstones, expiring, raw_bytes, tombstone_bytes];
+        (rest.is_empty() && counts.iter().all(|&count| count <= COUNT_MAX)).then_some(summary)
     }
 }
 
@@ -295,4 +301,32 @@ impl Footer {
 pub(super) fn block_crc(identity: u64, offset: u64, stored: &[u8]) -> u32 {
     let place = u128::from(identity) | u128::from(offset) << 64;
     crc32c::crc32c_append(crc32c::crc32c(&place.to_le_bytes()), stored)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether properties with these counts are read: entries, tombstones, expiring entries, bytes of all, bytes of
+    /// tombstones.
+    fn is_read(counts: [u64; 5]) -> bool {
+        let [entries, tombstones, expiring, raw_bytes, tombstone_bytes] = counts;
+        let summary =
+            TableSummary { entries, tombstones, expiring, raw_bytes, tombstone_bytes, ..TableSummary::default() };
+        let mut bytes = Vec::new();
+        summary.encode(&mut bytes);
+        let none = Section { offset: 0, len: 0, crc: 0 };
+        let footer = Footer { filter: none, index: none, properties: none, holds_heads: false, holds_parts: false };
+        TableSummary::decode(&bytes, 0, &footer) == Some(summary)
+    }
+
+    #[test]
+    fn properties_with_a_count_that_no_table_can_have_are_refused() {
+        assert!(is_read([COUNT_MAX; 5]));
+        for forged in 0..5 {
+            let mut counts = [1; 5];
+            counts[forged] = COUNT_MAX + 1;
+            assert!(!is_read(counts), "{counts:?}");
+        }
+    }
 }

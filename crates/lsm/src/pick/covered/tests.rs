@@ -162,6 +162,14 @@ fn what_a_cover_says_is_dead_is_dealt_out_to_the_tables_that_may_have_it() {
     assert_eq!(dead(&met, 9), COVER_BYTES, "nothing is left to cover");
 }
 
+#[test]
+fn a_cover_of_more_than_there_is_makes_all_of_a_table_dead() {
+    let forged = Drawn { met: 50, ..Drawn::new(9, 0, []).covering(5, 40, u64::MAX) };
+    // The cover in it has nothing left to cover, so that its own bytes are dead, too.
+    let tables = [forged, Drawn::new(1, 1, [(5, 0)]).covering(7, 40, 0)];
+    assert_eq!(dead(&tables, 1), PART + COVER_BYTES);
+}
+
 fn tables() -> impl Strategy<Value = Vec<Drawn>> {
     let part = (1_u64..6, 0_u8..6);
     let cover = (1_u64..6, (10_u64..60, 0_u64..2_000));
