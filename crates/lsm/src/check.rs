@@ -15,7 +15,7 @@ use crate::cursor::{Cursor, Step};
 use crate::read::merge::MergeCursor;
 use crate::read::view::sources_of;
 use crate::table::{Caching, CursorOptions, Table};
-use crate::tree::{fold, meta_of};
+use crate::tree::{fold, meta_of, newest_seq};
 use crate::version::manifest::Manifest;
 use crate::version::{LEVELS, TableFile, TableMeta, Version, check_level};
 
@@ -82,6 +82,7 @@ async fn check_table(
         let message = format!("level {level}: the table holds {found:?}, but the manifest says {meta:?}");
         return Err(Error::corruption(&path, 0, message));
     }
+    newest_seq(&table)?;
     Ok(())
 }
 

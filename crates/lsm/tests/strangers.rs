@@ -1,5 +1,5 @@
 //! Sound files in the wrong place: a table of another tree, or another table of the same one, has valid checksums all
-//! through. The manifest and the index must find it out. And files whose names no file of a tree has.
+//! through. The manifest and the index must find it out. And files with names and numbers that no tree gives out.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,11 +7,13 @@ use std::sync::Arc;
 use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
 use weir_io::{AlignedBuf, Class, Error, ErrorKind, Fs, OpenOptions, Owner, PAGE, Result, Tag, Unbooked};
 use weir_lsm::cache::BlockCache;
+use weir_lsm::table::{TableOptions, TableWriter};
 use weir_lsm::version::manifest::{self, Manifest};
 use weir_lsm::version::{Edit, TableMeta};
 use weir_lsm::{Env, Tree, TreeOptions};
 use weir_model::Batch;
 use weir_model::engine::*;
+use weir_model::parts::{cover_key, cover_value};
 
 const TAG: Tag = Tag::new(Owner { tenant: 1, partition: 1 }, Class::Maintenance);
 
@@ -168,6 +170,54 @@ fn a_manifest_that_leaves_no_number_for_the_next_file_or_epoch_is_refused() {
                 assert_names(&error, &manifest);
                 assert!(error.to_string().contains(&number.to_string()), "{error}");
             }
+        }
+    });
+}
+
+/// Makes a tree of one table, whose entry has the sequence number `seq`, and which has met covers up to `met`.
+async fn build_at(fs: &Arc<dyn Fs>, dir: &Path, seq: Seq, met: Seq) -> PathBuf {
+    fs.create_dir_all(dir, TAG).await.expect("created");
+    let path = dir.join(TableMeta::file_name(1));
+    let writer = TableWriter::create(fs, &path, TableOptions::default(), TAG).await.expect("created");
+    let mut writer = writer.having_met_covers(met);
+    let (key, value) = (cover_key(7), cover_value(100));
+    writer.add(Entry { key: &key, seq, kind: Kind::Cover, expire_at_ms: 0, value: &value });
+    let summary = writer.finish().await.expect("written");
+    let meta = TableMeta {
+        id: 1,
+        epoch: 0,
+        bytes: summary.bytes,
+        digest: summary.digest,
+        entries: summary.entries,
+        tombstones: summary.tombstones,
+        expiring: summary.expiring,
+        smallest_seq: summary.smallest_seq,
+        largest_seq: summary.largest_seq,
+        smallest: summary.smallest_key.into(),
+        largest: summary.largest_key.into(),
+        raw_bytes: summary.raw_bytes,
+        tombstone_bytes: summary.tombstone_bytes,
+        deadlines: summary.deadlines,
+    };
+    let edit = Edit { next_file: Some(3), next_epoch: Some(1), added: vec![(1, meta)], ..Edit::default() };
+    Manifest::create(fs, dir, TAG, 7, 2, &edit).await.expect("written");
+    path
+}
+
+#[test]
+fn a_table_that_leaves_no_sequence_number_for_the_next_change_is_refused() {
+    let sim = Sim::new(6);
+    let fs: Arc<dyn Fs> = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+    sim.block_on(async {
+        let half = SEQ_MAX >> 1;
+        build_at(&fs, Path::new("/half"), half, half).await;
+        read(&sim, &fs, "/half").await.expect("half of the numbers are left");
+        for (dir, seq, met) in [("/seq", half + 1, 0), ("/last-seq", u64::MAX, 0), ("/met", 1, u64::MAX)] {
+            let table = build_at(&fs, Path::new(dir), seq, met).await;
+            assert_names(&read(&sim, &fs, dir).await.expect_err("it is refused"), &table);
+            let report = weir_lsm::check::check(&fs, Path::new(dir), |_, _| {}).await.expect("the manifest is sound");
+            assert_eq!(report.problems.len(), 1);
+            assert_names(&report.problems[0], &table);
         }
     });
 }

@@ -9,6 +9,7 @@ use futures_util::future::try_join_all;
 use parking_lot::Mutex;
 use weir_io::{Class, Error, ErrorKind, Owner, Result};
 use weir_journal::{Garbage, NUMBER_MAX, left_over};
+use weir_model::engine::{SEQ_MAX, Seq};
 
 use super::commit::meta_of;
 use super::state::TreeState;
@@ -24,6 +25,8 @@ use crate::version::{Edit, LEVELS, TableFile, TableMeta, Version};
 
 /// Tables opened at the same time.
 const OPEN_AT_ONCE: usize = 8;
+/// A table with a larger sequence number is refused: half of all numbers are left for what is written from now on.
+const STORED_SEQ_MAX: Seq = SEQ_MAX >> 1;
 
 impl Tree {
     /// Opens the tree in `env.dir`, or creates it. Afterwards the caller replays its log from `persisted` + 1
@@ -60,6 +63,12 @@ impl Tree {
             .apply(&edit, &opened)
             .map_err(|message| Error::new(ErrorKind::Corruption, "open the tree in", &env.dir, message))?;
         drop(opened);
+        // New sequence numbers must be larger than those up to which tables have met covers, or a new cover would be
+        // taken for one that they have met.
+        let mut last_seq = 0;
+        for (_, file) in version.tables() {
+            last_seq = last_seq.max(newest_seq(&file.table)?);
+        }
 
         let mut live: BTreeSet<String> = folded.tables.keys().map(|&id| TableMeta::file_name(id)).collect();
         live.extend(recovered.as_ref().map(|recovered| manifest::file_name(recovered.number)));
@@ -68,10 +77,6 @@ impl Tree {
         let first = |next_file| Edit { owner: Some(env.owner), next_file: Some(next_file), ..edit };
         let manifest = Manifest::open(&env.fs, &env.dir, tag, env.salt, recovered, &mut next_file, first).await?;
 
-        // New sequence numbers must be larger than those up to which tables have met covers, or a new cover would be
-        // taken for one that they have met.
-        let met = version.tables().map(|(_, file)| file.table.summary().covers_met).max().unwrap_or(0);
-        let last_seq = version.largest_seq().max(met);
         let state = TreeState {
             last_seq,
             applied: folded.persisted,
@@ -193,6 +198,19 @@ async fn open_tables(env: &Env, folded: &Folded, garbage: &Arc<Garbage>) -> Resu
         opened.extend(files.into_iter().map(|file| (file.meta.id, file)));
     }
     Ok(opened)
+}
+
+/// The largest sequence number of the entries of `table`, or of covers that it has met.
+///
+/// # Errors
+/// `Corruption` if it leaves too few numbers for new entries.
+pub(crate) fn newest_seq(table: &Table) -> Result<Seq> {
+    let newest = table.summary().largest_seq.max(table.summary().covers_met);
+    if newest > STORED_SEQ_MAX {
+        let message = format!("the table has the sequence number {newest}, which no tree gives out");
+        return Err(Error::corruption(table.path(), 0, message));
+    }
+    Ok(newest)
 }
 
 /// The reason why `table` is not the one that `meta` describes, if it is not. It may be a table of another tree, or
