@@ -38,14 +38,15 @@ fn good() -> &'static Vec<u8> {
                 let kind = if number % 7 == 0 { Kind::Delete } else { Kind::Put };
                 let value: &[u8] = if kind == Kind::Delete { b"" } else { b"some value of some length" };
                 let expire_at_ms = if kind == Kind::Put && number % 5 == 0 { number + 1 } else { 0 };
-                writer.add(Entry { key: key.as_bytes(), seq: 1_000 - number, kind, expire_at_ms, value });
+                let entry = Entry { key: key.as_bytes(), seq: 1_000 - number, kind, expire_at_ms, value };
+                writer.add(entry).expect("in order");
             }
             for version in 1..20 {
                 let (cover, part) = (cover_key(version), Life::new(version).part(0, b"some subkey"));
                 let entry = Entry { key: &part, seq: version, kind: Kind::Put, expire_at_ms: 0, value: b"value" };
                 let (kind, value) = (Kind::Cover, cover_value(version));
-                writer.add(Entry { key: &cover, seq: version + 1, kind, value: &value, ..entry });
-                writer.add(entry);
+                writer.add(Entry { key: &cover, seq: version + 1, kind, value: &value, ..entry }).expect("in order");
+                writer.add(entry).expect("in order");
             }
             writer.finish().await.expect("an empty disk");
         });

@@ -221,7 +221,8 @@ fn fill(
                 let value = &values[number as usize % 64];
                 // Sequence numbers as a random fill leaves them.
                 let seq = 1 + rng.below(entries);
-                writer.add(Entry { key: &key(number), seq, kind: Kind::Put, expire_at_ms: 0, value });
+                let key = key(number);
+                writer.add(Entry { key: &key, seq, kind: Kind::Put, expire_at_ms: 0, value }).expect("keys ascend");
                 number += 1;
             }
             adding += start.seconds();

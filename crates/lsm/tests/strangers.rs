@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use weir_io::plant::{Plant, with_planted};
 use weir_io::sim::{DeviceSpec, FaultPlan, Sim, SimFs};
 use weir_io::{AlignedBuf, Class, Error, ErrorKind, Fs, OpenOptions, Owner, PAGE, Result, Tag, Unbooked};
 use weir_lsm::cache::BlockCache;
@@ -181,7 +182,7 @@ async fn build_at(fs: &Arc<dyn Fs>, dir: &Path, seq: Seq, met: Seq) -> PathBuf {
     let writer = TableWriter::create(fs, &path, TableOptions::default(), TAG).await.expect("created");
     let mut writer = writer.having_met_covers(met);
     let (key, value) = (cover_key(7), cover_value(100));
-    writer.add(Entry { key: &key, seq, kind: Kind::Cover, expire_at_ms: 0, value: &value });
+    writer.add(Entry { key: &key, seq, kind: Kind::Cover, expire_at_ms: 0, value: &value }).expect("the first");
     let summary = writer.finish().await.expect("written");
     let meta = TableMeta {
         id: 1,
@@ -220,4 +221,30 @@ fn a_table_that_leaves_no_sequence_number_for_the_next_change_is_refused() {
             assert_names(&report.problems[0], &table);
         }
     });
+}
+
+/// A block whose checksum is right can hold anything. Here nobody looks at checksums.
+#[test]
+fn a_merge_of_a_table_whose_entries_do_not_ascend_fails() {
+    let sim = Sim::new(7);
+    let disk = SimFs::new(sim.clock(), DeviceSpec::instant(), FaultPlan::none(), sim.rng());
+    let fs: Arc<dyn Fs> = disk.clone();
+    let merge = async {
+        let table = build(&sim, &fs, "/own", b'o').await;
+        let options = TreeOptions { l0_trigger: 2, ..TreeOptions::default() };
+        let tree = Tree::open(env(&sim, &fs, "/own"), options).await.expect("the tree opens");
+        let mut batch = Batch::new();
+        batch.put(b"key050", b"value");
+        tree.apply(2, batch.as_ref());
+        tree.seal();
+        tree.next_flush().expect("a flush is due").run().await.expect("flush");
+        let file = fs.open(&table, OpenOptions::read(), TAG).await.expect("open");
+        let page = file.read_at(0, AlignedBuf::with_len(PAGE), TAG).await.expect("read");
+        let first = page.windows(6).position(|bytes| bytes == b"key000").expect("the first key of a block is whole");
+        // It is "{ey000" now, behind the keys that do not share its beginning.
+        assert!(disk.flip_bit(&table, first as u64, 4));
+        tree.next_compaction().expect("two runs are merged").run().await.map(drop)
+    };
+    let error = with_planted(Some(Plant::ChecksumIgnored), || sim.block_on(merge)).expect_err("they do not ascend");
+    assert_names(&error, Path::new("/own"));
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_io::{Class, Result, Turn, yield_now};
+use weir_io::{Class, Error, ErrorKind, Result, Turn, yield_now};
 use weir_model::parts::{COVER_KEY_BYTES, cover_value, covered_bytes, version_of};
 
 use crate::cache::Writes;
@@ -111,7 +111,9 @@ impl<'a> Writer<'a> {
             self.current = Some((id, path, writer));
         }
         let Some((_, _, writer)) = &mut self.current else { unreachable!("just opened") };
-        writer.add(entry);
+        // A file may hold anything where its checksums are right.
+        let corrupt = |message| Error::new(ErrorKind::Corruption, "write a table of", &self.tree.env.dir, message);
+        writer.add(entry).map_err(corrupt)?;
         if writer.pending_bytes() >= self.tree.options.io_bytes {
             writer.drain().await?;
             let written = self.report.bytes_written + writer.file_bytes();

@@ -46,7 +46,8 @@ impl Bench {
         self.sim.block_on(async {
             let mut writer = TableWriter::create(&self.fs(), Path::new(PATH), options, TAG).await.expect("a new file");
             for ((key, Reverse(seq)), (kind, expire_at_ms, value)) in model {
-                writer.add(Entry { key, seq: *seq, kind: *kind, expire_at_ms: *expire_at_ms, value });
+                let entry = Entry { key, seq: *seq, kind: *kind, expire_at_ms: *expire_at_ms, value };
+                writer.add(entry).expect("a model is sorted");
                 if writer.pending_bytes() > 0 {
                     writer.drain().await.expect("the disk is well");
                 }
@@ -312,7 +313,8 @@ fn a_table_just_written_is_opened_without_a_read() {
         let table = bench.sim.block_on(async {
             let mut writer = TableWriter::create(&fs, Path::new(PATH), TableOptions::default(), TAG).await?;
             for ((key, Reverse(seq)), (kind, expire_at_ms, value)) in &model {
-                writer.add(Entry { key, seq: *seq, kind: *kind, expire_at_ms: *expire_at_ms, value });
+                let entry = Entry { key, seq: *seq, kind: *kind, expire_at_ms: *expire_at_ms, value };
+                writer.add(entry).expect("a model is sorted");
             }
             let (_, fresh) = writer.finish_warm().await?;
             Table::open_fresh(&fs, Path::new(PATH), OWNER, &bench.cache, fresh, TAG).await
@@ -493,7 +495,8 @@ fn a_failing_write_fails_the_table() {
     let result = bench.sim.block_on(async {
         let mut writer = TableWriter::create(&fs, Path::new(PATH), TableOptions::default(), TAG).await?;
         for ((key, Reverse(seq)), (kind, expire_at_ms, value)) in &plain(2000, 1000) {
-            writer.add(Entry { key, seq: *seq, kind: *kind, expire_at_ms: *expire_at_ms, value });
+            let entry = Entry { key, seq: *seq, kind: *kind, expire_at_ms: *expire_at_ms, value };
+            writer.add(entry).expect("a model is sorted");
             if writer.pending_bytes() > 0 {
                 writer.drain().await?;
             }
@@ -504,14 +507,19 @@ fn a_failing_write_fails_the_table() {
 }
 
 #[test]
-#[should_panic(expected = "keys must ascend")]
-fn entries_out_of_order_are_a_bug() {
+fn entries_out_of_order_are_refused() {
     let bench = Bench::new();
-    let entry = Entry { key: b"b", seq: 1, kind: Kind::Put, expire_at_ms: 0, value: b"" };
+    let entry = Entry { key: b"bb", seq: 5, kind: Kind::Put, expire_at_ms: 0, value: b"" };
     bench.sim.block_on(async {
         let mut writer =
             TableWriter::create(&bench.fs(), Path::new(PATH), TableOptions::default(), TAG).await.expect("a new file");
-        writer.add(entry);
-        writer.add(Entry { key: b"a", ..entry });
+        assert_eq!(writer.add(entry), Ok(()));
+        for (key, seq) in [("bb", 5), ("bb", 6), ("b", 4), ("ba", 4), ("a", 4)] {
+            assert!(writer.add(Entry { key: key.as_bytes(), seq, ..entry }).is_err(), "{key}, {seq}");
+        }
+        for (key, seq) in [("bb", 4), ("bba", 9), ("c", 9)] {
+            assert_eq!(writer.add(Entry { key: key.as_bytes(), seq, ..entry }), Ok(()), "{key}, {seq}");
+        }
+        assert_eq!(writer.finish().await.expect("the disk is well").entries, 4, "what was refused is not in it");
     });
 }

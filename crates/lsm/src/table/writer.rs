@@ -113,24 +113,19 @@ impl TableWriter {
 
     /// Adds an entry. Only computes: call [`TableWriter::drain`] when [`TableWriter::pending_bytes`] says so.
     ///
-    /// # Panics
-    /// If the entry is not behind the last one in the tree's order.
-    pub fn add(&mut self, entry: Entry<'_>) {
+    /// # Errors
+    /// What is wrong, if the entry is not behind the last one in the tree's order. Nothing is added then.
+    pub fn add(&mut self, entry: Entry<'_>) -> std::result::Result<(), &'static str> {
+        const NOT_ASCENDING: &str = "the entries do not ascend";
         let mut shared = 0;
         let mut is_new_key = true;
         if self.summary.entries > 0 {
             shared = common_prefix(&self.last_key, entry.key);
             is_new_key = match (self.last_key.get(shared), entry.key.get(shared)) {
                 (None, Some(_)) => true,
-                (Some(last), Some(new)) => {
-                    assert!(last < new, "keys must ascend");
-                    true
-                }
-                (None, None) => {
-                    assert!(entry.seq < self.last_seq, "versions of a key must come newest first");
-                    false
-                }
-                (Some(_), None) => panic!("keys must ascend"),
+                (Some(last), Some(new)) if last < new => true,
+                (None, None) if entry.seq < self.last_seq => false,
+                _ => return Err(NOT_ASCENDING),
             };
         }
         if !self.block.is_empty() && self.must_cut(self.block.len_with(&entry, shared)) {
@@ -143,6 +138,7 @@ impl TableWriter {
         self.last_key.truncate(shared);
         self.last_key.extend_from_slice(&entry.key[shared..]);
         self.last_seq = entry.seq;
+        Ok(())
     }
 
     /// Bytes that wait to be written; 0 until there is a whole write's worth.
