@@ -118,7 +118,7 @@ impl Charge {
 
     /// Also gives how many bytes the command writes, as far as can be told.
     async fn in_capacity_units(command: &Command, args: Args<'_>, yields: Yield) -> (Self, u64) {
-        let writes = command.flags.contains(&"write");
+        let writes = command.flags.contains(&"write") && command.writes_with(args);
         let (first, last, step) = command.keys_with(args.get(1));
         // Some commands have no flag, and there are subcommands that read a key.
         let looks = command.flags.contains(&"readonly") || step > 0 && args.len() > first as usize;
@@ -387,6 +387,8 @@ mod tests {
             ("DEL a b c".to_owned(), (0, 3)),
             ("INCR a".to_owned(), (0, 1)),
             ("FLUSHALL".to_owned(), (0, 1)),
+            ("SORT k BY nosort".to_owned(), (1, 0)),
+            ("SORT k STORE d".to_owned(), (0, 1)),
             ("PING".to_owned(), (0, 0)),
             ("INFO".to_owned(), (0, 0)),
             ("CLIENT ID".to_owned(), (0, 0)),

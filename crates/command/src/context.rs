@@ -11,6 +11,7 @@ use weir_io::Yield;
 use weir_model::parts::Head;
 use weir_model::{BatchMark, Change, Content, Databases, KEY_BYTES_MAX, Row, StringRow, VALUE_BYTES_MAX};
 
+use crate::args::Args;
 use crate::draft::Draft;
 use crate::error::{Error, KEY_TOO_LONG, Outcome, REPLY_TOO_LONG, TOO_LONG, WRONG_TYPE};
 use crate::events::Classes;
@@ -100,8 +101,8 @@ impl<'a> Context<'a> {
 
     /// `command` is about to run.
     #[inline]
-    pub(crate) fn begin_command(&mut self, command: &Command) {
-        self.only_reads |= !command.writes();
+    pub(crate) fn begin_command(&mut self, command: &Command, args: Args<'_>) {
+        self.only_reads |= !command.writes_with(args);
         self.is_quiet = command.is_quiet();
     }
 

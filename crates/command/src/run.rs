@@ -56,7 +56,7 @@ async fn dispatch(id: Id, cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 /// Runs `command`, which has to [work on rows](Command::works_on_rows) with these `args`, in `context`.
 pub async fn run(command: &'static Command, mut context: Context<'_>, args: Args<'_>) -> Finished {
-    context.begin_command(command);
+    context.begin_command(command, args);
     if context.wants() != Classes::NONE {
         return run_witnessed(command, context, args).await;
     }

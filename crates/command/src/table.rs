@@ -210,6 +210,14 @@ impl Command {
         self.flags.first() == Some(&"write") || self.writes_behind
     }
 
+    /// Whether the command may write with these `args`. A command that writes what its option `STORE` names only reads
+    /// without that option.
+    #[inline]
+    pub fn writes_with(&self, args: Args<'_>) -> bool {
+        let only_stores = self.stores || self.stores_from.is_some();
+        self.writes() && (!only_stores || self.stored_place(args).is_some())
+    }
+
     /// Whether the command is refused where its tenant may store no more. With a container it is up to the subcommand.
     pub fn needs_room(&self, args: Args<'_>) -> bool {
         self.has_flag("denyoom", args)
@@ -238,9 +246,10 @@ impl Command {
         self.writes() || self.may_replicate
     }
 
-    /// Whether the command may read much, and writes nothing (XS-25).
-    pub fn is_query(&self) -> bool {
-        self.is_of_rows && self.flags.contains(&"readonly") && !self.flags.contains(&"fast")
+    /// Whether the command may read much, and writes nothing with these `args` (XS-25).
+    pub fn is_query(&self, args: Args<'_>) -> bool {
+        let only_reads = self.flags.contains(&"readonly") || (self.writes() && !self.writes_with(args));
+        self.is_of_rows && only_reads && !self.flags.contains(&"fast")
     }
 
     /// Whether the command always has exactly one key, and no other key in its options.

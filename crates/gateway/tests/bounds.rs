@@ -300,6 +300,7 @@ fn s11_results_that_nobody_takes_are_bounded() {
     }
     let large = [
         "SORT_RO list BY nosort",
+        "SORT list BY nosort",
         "KEYS *",
         "DUMP set",
         "SUNION set",

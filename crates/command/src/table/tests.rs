@@ -62,6 +62,27 @@ fn what_needs_room_is_known_by_the_command_or_its_subcommand() {
 }
 
 #[test]
+fn what_only_stores_reads_where_it_does_not_store() {
+    for (line, writes, is_query) in [
+        ("SORT k BY w* LIMIT 0 1", false, true),
+        ("SORT k BY STORE", false, true),
+        ("SORT k LIMIT 0 1 store d", true, false),
+        ("SORT_RO k", false, true),
+        ("GEORADIUS STORE 1 2 3 km ASC", false, true),
+        ("GEORADIUS k 1 2 3 km STOREDIST d", true, false),
+        ("GEORADIUSBYMEMBER k store 3 km", false, true),
+        ("GEORADIUSBYMEMBER k m 3 km STORE d", true, false),
+        ("BITFIELD k GET u8 0", true, false),
+        ("SET k v", true, false),
+        ("GET k", false, false),
+    ] {
+        let (command, request) = request(line);
+        let args = request.args();
+        assert_eq!((command.writes_with(args), command.is_query(args)), (writes, is_query), "{line}");
+    }
+}
+
+#[test]
 fn what_works_on_rows_is_known_by_the_command_or_by_a_subcommand_with_a_key() {
     for (line, works_on_rows) in [
         ("GET k", true),

@@ -17,7 +17,7 @@ fn turns_of(store: &Store, words: &[String]) -> usize {
     let command = table::find(args.at(0)).expect("a command");
     let mut host = Headless::new(Protocol::Resp2, Yield::PLAIN, Rng::new(1));
     let mut call = request.call(VALUE_BYTES_MAX);
-    let context = match command.writes() {
+    let context = match command.writes_with(args) {
         true => Context::locked(store, &mut host, &mut call, Draft::default()),
         false => Context::reading(store, &mut host, &mut call),
     };

@@ -98,7 +98,7 @@ pub trait Store: Clone + Send + Sync + 'static {
             };
             let mut call = request.call(VALUE_BYTES_MAX);
             (call.wants, call.databases) = (self.wants(), self.databases());
-            if !command.writes() {
+            if !command.writes_with(args) {
                 let finished = run(command, Context::reading(self.rows(), host, &mut call), args).await;
                 return Ok(host.take_answer(&finished.outcome));
             }

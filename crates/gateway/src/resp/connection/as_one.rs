@@ -174,7 +174,7 @@ impl AsOne<'_> {
 
     /// Runs the command `member`, which has the position `index`, and writes its answer.
     async fn run_one(&mut self, rows: &dyn Rows, index: usize, member: Member<'_>, mut draft: Draft) -> Draft {
-        let counts_as_read = !member.command.writes();
+        let counts_as_read = !member.command.writes_with(member.args);
         // The commands that a script calls are not known here.
         let counts_later = self.scripts.is_none() && member.command.leaves_counts();
         let (database, bill) = (member.database, OwnBill::default());

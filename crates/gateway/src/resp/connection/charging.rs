@@ -38,8 +38,8 @@ impl<'a> Demand<'a> {
     pub(super) fn of(command: &'a Command, args: Args<'a>, charge: &Charge) -> Self {
         Self {
             units: Unit::ALL.map(|unit| charge.units(unit)),
-            of_queries: if command.is_query() { charge.units(Unit::Request) } else { 0 },
-            access: if command.writes() { Access::Write } else { Access::Read },
+            of_queries: if command.is_query(args) { charge.units(Unit::Request) } else { 0 },
+            access: if command.writes_with(args) { Access::Write } else { Access::Read },
             payer: (command, args),
         }
     }

@@ -24,7 +24,7 @@ impl<S: Store> Connection<S> {
             None if call.wants == Classes::NONE && is_plain(command, args) => {
                 self.gather(command, args, &mut call).await
             }
-            None if command.writes() => self.execute_locked(command, args, &mut call).await,
+            None if command.writes_with(args) => self.execute_locked(command, args, &mut call).await,
             None => {
                 self.submit().await;
                 call.bill.work.count(Module::RowCommand, 1);

@@ -154,7 +154,8 @@ impl<S: Store> Connection<S> {
         }
         if let Some(all) = &all {
             if self.pay(all).await? {
-                let queries = members.iter().zip(&mut charges).filter(|(member, _)| member.command.is_query());
+                let charged = members.iter().zip(&mut charges);
+                let queries = charged.filter(|(member, _)| member.command.is_query(member.args));
                 queries.for_each(|(_, charge)| charge.pay_from_savings());
             }
             self.entered = Some(all.milli_units());
