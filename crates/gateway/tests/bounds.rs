@@ -289,6 +289,9 @@ fn s11_results_that_nobody_takes_are_bounded() {
         assert_eq!(client.ask(&["SADD", "set", &member]), b":1\r\n");
         assert_eq!(client.ask(&["GEOADD", "zset", "1", "1", &member]), b":1\r\n");
     }
+    for (key, bytes) in [("long", 30_000_000), ("quarter", 7_500_000)] {
+        assert_eq!(client.ask(&["SET", key, &"v".repeat(bytes)]), b"+OK\r\n");
+    }
     let dumped = client.ask(&["DUMP", "set"]);
     let payload = &dumped[dumped.iter().position(|&byte| byte == b'\n').expect("a length") + 1..dumped.len() - 2];
     let restore = [&b"RESTORE"[..], b"copy", b"0", payload, b"REPLACE"];
@@ -303,6 +306,8 @@ fn s11_results_that_nobody_takes_are_bounded() {
         "SORT list BY nosort",
         "KEYS *",
         "DUMP set",
+        "DUMP long",
+        "LCS none quarter LEN",
         "SUNION set",
         "SUNIONSTORE other set",
         "SRANDMEMBER set 499",

@@ -28,6 +28,9 @@ pub async fn dump(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         }
         Some(Content::String(value)) => {
             cx.copied_parts(1);
+            // The payload is as long as the value, which is booked by itself if it is long.
+            let mut room = cx.room(usize::MAX, TOO_LONG);
+            room.take(value.len())?;
             let mut body = vec![kind::STRING];
             push_string(&mut body, &value);
             rdb::seal(body, rdb::VERSION, cx.yields()).await

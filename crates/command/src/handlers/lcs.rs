@@ -14,6 +14,8 @@ use crate::in_hand::{InHand, letting_go};
 use crate::keyword::upper;
 use crate::reply::Replies;
 
+const TOO_LARGE: Error = Error::new("ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len");
+
 /// How many cells are computed between two turns: a fraction of a millisecond.
 const TURN_CELLS: usize = 128 << 10;
 
@@ -63,6 +65,12 @@ impl Directions {
         let index = row * self.columns + column;
         self.bits[index / 64] >> (index % 64) & 1 == 1
     }
+}
+
+/// The memory that [`table`] takes for values of these lengths: no more than the limit allows.
+fn table_bytes(a_len: usize, b_len: usize, keep: bool) -> usize {
+    let bits = if keep { a_len * b_len } else { 0 };
+    (b_len + 1) * size_of::<u32>() + bits.div_ceil(64) * size_of::<u64>()
 }
 
 /// The length of the subsequence, and, if `keep` is set, for each pair of positions whether to step back in `a` from
@@ -150,8 +158,10 @@ pub async fn lcs(cx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let b = second.as_ref().map_or(&[][..], |row| &row.value[..]);
     let cells = (a.len() as u128 + 1) * (b.len() as u128 + 1);
     if cells * size_of::<u32>() as u128 > cx.value_bytes_max() as u128 {
-        return Err(Error::new("ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len"));
+        return Err(TOO_LARGE);
     }
+    let mut room = cx.room(cx.value_bytes_max(), TOO_LARGE);
+    room.take(table_bytes(a.len(), b.len(), !options.length))?;
     cx.computed((a.len() + 1).saturating_mul(b.len() + 1));
     let (length, directions) = table(a, b, !options.length, cx.yields()).await;
     if options.length {
