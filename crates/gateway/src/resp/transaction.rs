@@ -21,6 +21,11 @@ const NO_ROOM: Error =
 const COMMAND_BYTES: u64 = 512;
 const WORD_BYTES: u64 = size_of::<Span>() as u64;
 
+/// Bytes of memory that it takes to keep the words of `args`.
+pub(in crate::resp) fn words_bytes(args: Args<'_>) -> u64 {
+    args.iter_from(0).map(|word| WORD_BYTES + word.len() as u64).sum()
+}
+
 /// A command that waits for `EXEC`.
 #[derive(Clone)]
 pub(in crate::resp) struct Queued {
@@ -53,7 +58,7 @@ impl Queue {
         if self.is_spoiled {
             return Ok(());
         }
-        self.bytes += COMMAND_BYTES + args.iter_from(0).map(|word| WORD_BYTES + word.len() as u64).sum::<u64>();
+        self.bytes += COMMAND_BYTES + words_bytes(args);
         if !self.hold.try_grow_within(self.bytes) {
             return Err(NO_ROOM);
         }

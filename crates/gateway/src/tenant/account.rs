@@ -60,8 +60,8 @@ const TRANSACTION_BYTES_MAX: u64 = 512 << 20;
 /// is refused (S12).
 const WATCHED_BYTES_MAX: u64 = 64 << 20;
 
-/// Bytes of the keys that the blocked connections of one tenant wait for, with what belongs to them. Whoever wants to
-/// wait for more is refused.
+/// Bytes of the keys that the blocked connections of one tenant wait for, with what belongs to them, and of the words
+/// of their commands. Whoever wants to wait for more is refused.
 const WAITED_BYTES_MAX: u64 = 256 << 20;
 
 /// The part of the gateway's state that belongs to one tenant.

@@ -23,6 +23,7 @@ use crate::resp::commands::gone;
 use crate::resp::input::Input;
 use crate::resp::rights::Origin;
 use crate::resp::ticket::{Blocked, BlockedOnRows, Ending, Later};
+use crate::resp::transaction::words_bytes;
 use crate::store::Store;
 use crate::waiting_rows::Tried;
 
@@ -37,10 +38,15 @@ const TOO_MANY_ROWS: Error = Error::new("ERR a command waits for at most 10000 k
 const NO_ROOM: Error =
     Error::new("ERR the tenant's clients wait for too many keys: wait for fewer, or with fewer clients");
 
-/// Bytes of memory that it takes to wait for `row`. Its key is kept with the request, with the place in its queue, and
-/// for the queue itself.
-fn waited_bytes(row: &StoredKey) -> u64 {
-    512 + 3 * row.len() as u64
+/// Bytes that it takes to wait for a row, besides its key.
+const ROW_BYTES: u64 = 512;
+
+/// Bytes of memory that a command of these `args`, some of them replaced by `words`, takes while it waits for `rows`.
+/// The key of a row is kept with the place in its queue, and for the queue itself. All words are kept with the request.
+fn waited_bytes(rows: &[StoredKey], args: Args<'_>, words: &[(usize, Vec<u8>)]) -> u64 {
+    let rows = rows.iter().map(|row| ROW_BYTES + 2 * row.len() as u64);
+    let replaced = words.iter().map(|(_, word)| word.len() as u64);
+    rows.chain(replaced).sum::<u64>() + words_bytes(args)
 }
 
 /// What has ended or interrupted a wait.
@@ -156,7 +162,7 @@ impl<S: Store> Connection<S> {
             return Err(TOO_MANY_ROWS);
         }
         let account = self.session.account()?;
-        let held = account.waited.try_hold(rows.iter().map(waited_bytes).sum::<u64>()).ok_or(NO_ROOM)?;
+        let held = account.waited.try_hold(waited_bytes(&rows, args, &wait.resolved)).ok_or(NO_ROOM)?;
         let place = account.waiting_rows.wait_for(&rows, databases, command.writes());
         // From now on the command means what it meant when it came.
         let request = resolved(args, &wait.resolved);
@@ -241,5 +247,30 @@ impl<S: Store> Connection<S> {
                 Err(error)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s12_all_words_of_a_command_that_waits_count() {
+        let bytes_of = |words: &[&[u8]], replaced: &[(usize, Vec<u8>)]| {
+            let request = Request::new(0, 0, words.iter().copied());
+            waited_bytes(&[StoredKey::new(0, b"s")], request.args(), replaced)
+        };
+        let waits = |group: &[u8], options: usize| {
+            let front = [&b"XREADGROUP"[..], b"GROUP", group, b"c", b"BLOCK", b"0"];
+            let options = std::iter::repeat_n(&b"NOACK"[..], options);
+            let words: Vec<&[u8]> = front.into_iter().chain(options).chain([&b"STREAMS"[..], b"s", b">"]).collect();
+            bytes_of(&words, &[])
+        };
+        let short = waits(b"g", 0);
+        assert!(short < 1 << 10, "{short}");
+        assert_eq!(waits(&[b'g'; 1001], 0), short + 1000);
+        assert!(waits(b"g", 1000) > short + 1000 * 12, "each word is kept with its place");
+        let read = [&b"XREAD"[..], b"BLOCK", b"0", b"STREAMS", b"s", b"$"];
+        assert_eq!(bytes_of(&read, &[(5, b"17-0".to_vec())]), bytes_of(&read, &[]) + 4);
     }
 }
