@@ -554,3 +554,21 @@ fn a_command_waits_for_a_bounded_number_of_keys() {
     assert_eq!(client.say("RPUSH 7 x"), ":1\r\n");
     assert_eq!(client.ask(&words(10_001)), b"*2\r\n$1\r\n7\r\n$1\r\nx\r\n");
 }
+
+/// A wait may last for ever, and others of the tenant have to get on meanwhile.
+#[test]
+fn s12_who_waits_holds_no_unfinished_request() {
+    let weir = Running::start(Settings::default());
+    let (mut other, long) = (weir.connect(), vec![b'x'; 60 << 20]);
+    assert_eq!(other.say("XGROUP CREATE s g $ MKSTREAM"), "+OK\r\n");
+    let command = b"XREADGROUP".as_slice();
+    let words = [command, b"GROUP", &long, b"c", b"GROUP", b"g", b"c", b"BLOCK", b"0", b"STREAMS", b"s", b">"];
+    let request = encode(&words);
+    let mut waiting: Vec<Client> = (0..4).map(|_| weir.connect()).collect();
+    for (number, client) in (1..).zip(&mut waiting) {
+        client.send(&request);
+        until_blocked(&mut other, number);
+    }
+    // Their requests took 240 MiB of the 256 MiB that unfinished ones may take.
+    assert_eq!(other.ask(&[b"SET".as_slice(), b"k", &long[..40 << 20]]), b"+OK\r\n");
+}

@@ -58,8 +58,11 @@ impl Input {
         self.state.wipe();
     }
 
-    /// Drops the bytes that were served.
+    /// Drops the bytes that were served, and the places of their words.
     pub(super) fn consume(&mut self) {
+        if self.state.complete {
+            self.state.restart();
+        }
         if self.start == self.bytes.len() {
             self.bytes.clear();
         } else if self.start > 0 {

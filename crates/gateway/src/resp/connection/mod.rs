@@ -263,6 +263,8 @@ impl<S: Store> Connection<S> {
                     }
                     input.start += len;
                     if let Some(blocked) = self.session.blocked.take() {
+                        // The wait may last for ever. What it needs of the request is kept with it.
+                        self.drop_served(input);
                         Box::pin(self.answer_later(blocked, input)).await?;
                     }
                     self.take_own_changes().await?;
@@ -282,15 +284,20 @@ impl<S: Store> Connection<S> {
                 }
             }
         }
-        // What the requests held, above all the pass, goes to the connections that wait.
+        self.drop_served(input);
+        self.session.outbox.client.sent(0);
+        Ok(())
+    }
+
+    /// Drops the requests in `input` that were served. What they held, above all the pass, goes to the connections that
+    /// wait.
+    fn drop_served(&mut self, input: &mut Input) {
         if input.start > 0
             && let Some(hold) = &mut self.session.unfinished
         {
             hold.shrink_to(0);
         }
         input.consume();
-        self.session.outbox.client.sent(0);
-        Ok(())
     }
 
     /// Lets other connections be served if the commands since their last turn have taken long. How many commands come
