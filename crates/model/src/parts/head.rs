@@ -135,6 +135,8 @@ impl<'a> HeadRef<'a> {
     pub fn parts_about(&self) -> u64 {
         match self.kind {
             RowType::List => list::parts_about(self.count, self.bytes, self.detail),
+            // Each member is stored by its name and by its score.
+            RowType::SortedSet => self.count.saturating_mul(2),
             _ => self.count,
         }
     }
@@ -144,7 +146,10 @@ impl<'a> HeadRef<'a> {
         let parts = self.parts_about();
         // Bytes count each value of a list with its position. In a chunk it has its length instead.
         let in_chunks = if parts < self.count { self.count.saturating_mul(list::POSITION_BYTES - 1) } else { 0 };
-        self.bytes.saturating_sub(in_chunks).saturating_add(parts.saturating_mul(Life::SUBKEY_AT as u64))
+        // They count each member of a sorted set with its score once, and both parts have both.
+        let times = if self.kind == RowType::SortedSet { 2 } else { 1 };
+        let bytes = self.bytes.saturating_sub(in_chunks).saturating_mul(times);
+        bytes.saturating_add(parts.saturating_mul(Life::SUBKEY_AT as u64))
     }
 
     /// Copies it to an owned head.
@@ -333,6 +338,9 @@ mod tests {
         assert_eq!(spread.bytes_with_parts(), (BYTES + 900 + 3 * Life::SUBKEY_AT) as u64);
         let packed = Head { packed: Some(Packed::of(&[0; 50])), ..spread };
         assert_eq!(packed.bytes_with_parts(), (BYTES + 50) as u64, "the head has its parts");
+        let scored = Head { count: 3, bytes: 900, ..Head::new(RowType::SortedSet, 7) };
+        let told = scored.bytes_with_parts();
+        assert_eq!(told, (BYTES + 2 * (900 + 3 * Life::SUBKEY_AT)) as u64, "each member has two parts");
     }
 
     #[test]
