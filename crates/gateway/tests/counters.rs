@@ -1,8 +1,10 @@
 //! What is counted and shown about commands: calls, errors, times, and the last command of a connection.
 
-use crate::support::world::World;
+use crate::support::world::{World, name};
 use crate::support::{Client, Running, encode};
 use weir_gateway::Settings;
+use weir_io::real::block_on;
+use weir_node::{EngineKind, TenantSettings};
 
 #[test]
 fn calls_and_errors_are_told_by_command_and_code() {
@@ -226,4 +228,27 @@ fn sizes_of_memory_are_told_for_people_too() {
     let info = world.tenant("t", 1, 0).say("INFO memory");
     assert!(info.contains("\r\nmaxmemory:0\r\nmaxmemory_human:0B\r\n"), "{info}");
     assert!(info.contains("\r\nused_memory_human:"), "{info}");
+}
+
+#[test]
+fn the_limit_on_memory_is_told_by_config_and_info_alike() {
+    let world = World::new();
+    let limited = |settings: &mut TenantSettings| -> weir_io::Result<()> {
+        settings.memory_bytes_max = 5 << 20;
+        Ok(())
+    };
+    for (engine, told) in [(EngineKind::Memory, "5242880"), (EngineKind::Lsm, "0")] {
+        let tenant = engine.to_string();
+        let mut client = world.tenant_on(engine, &tenant, 1, 0);
+        assert_eq!(client.say("CONFIG GET maxmemory"), "*2\r\n$9\r\nmaxmemory\r\n$1\r\n0\r\n");
+        block_on(world.node.alter_tenant(&name(&tenant), limited)).expect("altered");
+        let shown = client.say("CONFIG GET maxmemory maxmem*");
+        assert!(shown.contains(&format!("\r\nmaxmemory\r\n${}\r\n{told}\r\n", told.len())), "{shown}");
+        assert_eq!(shown.matches("\r\nmaxmemory\r\n").count(), 1, "{shown}");
+        assert!(shown.contains("\r\nmaxmemory-policy\r\n$10\r\nnoeviction\r\n"), "{shown}");
+        let info = client.say("INFO memory");
+        assert!(info.contains(&format!("\r\nmaxmemory:{told}\r\n")), "{info}");
+        assert_eq!(client.say(&format!("CONFIG SET maxmemory {told}")), "+OK\r\n", "what it is");
+        assert!(client.say("CONFIG SET maxmemory 1").starts_with("-ERR CONFIG SET failed"));
+    }
 }

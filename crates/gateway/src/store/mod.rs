@@ -116,6 +116,11 @@ pub trait Store: Clone + Send + Sync + 'static {
         None
     }
 
+    /// The bytes of memory that the tenant's rows may take; 0 = not limited, or the rows are on disk.
+    fn memory_bytes_max(&self) -> u64 {
+        0
+    }
+
     /// Waits, for a bounded time, while the limit is reached and space is being given back.
     ///
     /// # Errors

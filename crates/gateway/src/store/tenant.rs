@@ -296,6 +296,13 @@ impl Store for TenantStore {
         self.tenant.disk_limit_reached()
     }
 
+    fn memory_bytes_max(&self) -> u64 {
+        match self.tenant.engine() {
+            EngineKind::Memory => self.tenant.settings().memory_bytes_max,
+            EngineKind::Lsm | EngineKind::SpLsm => 0,
+        }
+    }
+
     async fn room_on_disk(&self) -> std::result::Result<(), u64> {
         self.tenant.room_on_disk().await
     }
@@ -367,15 +374,12 @@ impl Store for TenantStore {
             bytes += shape.levels.iter().map(|level| level.bytes).sum::<u64>();
             debt += engine.debt_bytes;
         }
-        let (rows, max) = match self.tenant.memory_use() {
-            // What waits for a snapshot is in the rows.
-            Some(rows) => (rows.saturating_sub(memtables), self.tenant.settings().memory_bytes_max),
-            None => (0, 0),
-        };
+        // What waits for a snapshot is in the rows.
+        let rows = self.tenant.memory_use().unwrap_or(0).saturating_sub(memtables);
         vec![
             // The cache belongs to everybody.
             ("Memory", "used_memory", (memtables + rows).to_string()),
-            ("Memory", "maxmemory", max.to_string()),
+            ("Memory", "maxmemory", self.memory_bytes_max().to_string()),
             ("Memory", "engine", self.tenant.engine().to_string()),
             ("Memory", "memtable_bytes", memtables.to_string()),
             ("Stats", "expired_keys", self.tenant.expirations().deleted().to_string()),

@@ -62,6 +62,7 @@ pub(in crate::resp) async fn config<S: Store>(session: &mut Session<S>, args: Ar
 fn all<S: Store>(session: &Session<S>) -> Vec<(String, String)> {
     let settings = &session.outbox.server.settings;
     let connections_max = super::info::connections_max(&session.outbox.server, session.account().ok());
+    let memory_bytes_max = session.store().map_or(0, |store| store.memory_bytes_max());
     let slowlog = session.slowlog();
     let latency_threshold = session.account().map_or(0, |account| account.latency_monitor.threshold_ms());
     let keys_max = session.account().map_or(0, |account| account.tracking.keys_max());
@@ -88,8 +89,9 @@ fn all<S: Store>(session: &Session<S>) -> Vec<(String, String)> {
         ("latency-tracking", if percentiles.0 { "yes" } else { "no" }.to_owned()),
         ("latency-tracking-info-percentiles", percentiles.1),
         ("maxclients", connections_max.to_string()),
-        ("maxmemory", "0".to_owned()),
+        ("maxmemory", memory_bytes_max.to_string()),
         ("maxmemory-clients", "0".to_owned()),
+        // At the limit, writes that need memory are refused.
         ("maxmemory-policy", "noeviction".to_owned()),
         ("notify-keyspace-events", notified.letters()),
         ("port", session.outbox.server.port.to_string()),
