@@ -17,23 +17,17 @@ impl Client {
 
     /// The flags of `CLIENT LIST`, in the order of Redis. `is_queueing` says whether commands wait for `EXEC`.
     fn flags(&self, is_queueing: bool, tracks: Option<Tracks>) -> String {
-        let phase = self.phase();
         let flags = [
             ('O', self.is_monitor.load(Ordering::Relaxed)),
             ('P', self.is_subscribed()),
             ('x', is_queueing),
-            ('b', matches!(phase, Phase::Blocked | Phase::Paused)),
+            ('b', matches!(self.phase(), Phase::Blocked | Phase::Paused)),
             ('t', tracks.is_some()),
             ('R', tracks.is_some_and(|tracks| tracks.is_broken)),
             ('B', tracks.is_some_and(|tracks| tracks.broadcast)),
         ];
         let set: String = flags.into_iter().filter_map(|(flag, is_set)| is_set.then_some(flag)).collect();
-        match phase {
-            _ if !set.is_empty() => set,
-            Phase::Receiving => "r".to_owned(),
-            Phase::Replying => "w".to_owned(),
-            _ => "N".to_owned(),
-        }
+        if set.is_empty() { "N".to_owned() } else { set }
     }
 
     /// A line of `CLIENT LIST` at `second`, with the fields of Redis that mean something here.
@@ -43,12 +37,14 @@ impl Client {
         let (command, queued) = self.last_said();
         let tracks = self.tracks();
         let flags = self.flags(queued.is_some(), tracks);
+        // The connection is read from, and also written to while its client does not take what it is sent.
+        let events = if self.phase() == Phase::Replying { "rw" } else { "r" };
         let command = command.map_or_else(|| "NULL".to_owned(), stats::counted_name);
         // File descriptors are not shown, and memory is counted for a tenant, not for a connection.
         format!(
             "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={flags} db={} sub={channels} psub={patterns} \
              ssub={shard_channels} multi={} qbuf={} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 \
-             tot-mem=0 events=r cmd={command} user={} redir={} resp={} lib-name={} lib-ver={}\n",
+             tot-mem=0 events={events} cmd={command} user={} redir={} resp={} lib-name={} lib-ver={}\n",
             self.id,
             self.peer,
             self.local,
@@ -76,5 +72,33 @@ impl Client {
              redir=-1 resp=2 lib-name= lib-ver=",
             self.id, self.peer, self.local,
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resp::client::Clients;
+
+    #[test]
+    fn whether_a_connection_is_read_or_written_is_told_by_its_events() {
+        let address = "127.0.0.1:1".parse().expect("an address");
+        let client = Clients::default().admit(address, address, 0, 1).expect("room");
+        for (phase, flags, events) in [
+            (Phase::Idle, "N", "r"),
+            (Phase::Receiving, "N", "r"),
+            (Phase::Serving, "N", "r"),
+            (Phase::Replying, "N", "rw"),
+            (Phase::Blocked, "b", "r"),
+            (Phase::Paused, "b", "r"),
+        ] {
+            client.enter(phase, 0);
+            let line = client.line(0);
+            assert!(line.contains(&format!(" flags={flags} ")), "{phase:?}: {line}");
+            assert!(line.contains(&format!(" events={events} ")), "{phase:?}: {line}");
+        }
+        client.is_monitor.store(true, Ordering::Relaxed);
+        client.queues(Some(0));
+        assert!(client.line(0).contains(" flags=Oxb "), "{}", client.line(0));
     }
 }
