@@ -190,7 +190,7 @@ impl<S: Store> Gateway<S> {
     /// same `clock`.
     ///
     /// # Errors
-    /// The listener has no address.
+    /// The listener has no address, or there are no random bytes.
     pub fn new(
         entrance: Entrance,
         settings: Settings,
@@ -199,7 +199,7 @@ impl<S: Store> Gateway<S> {
     ) -> io::Result<Self> {
         let address = entrance.listener.local_addr()?;
         let script_threads = Arc::new(RealSpawn::new(scripts::THREADS, scripts::NICE));
-        let server = Arc::new(Server::new(doorman, clock, settings, script_threads, address.port()));
+        let server = Arc::new(Server::new(doorman, clock, settings, script_threads, address.port())?);
         Ok(Self { server, entrances: vec![entrance], address })
     }
 

@@ -1,16 +1,17 @@
 //! The state that all connections share.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
-use weir_io::{Clock, Nanos, Rng, Spawn};
+use weir_io::{Clock, Nanos, Spawn};
 use weir_node::EngineKind;
 use weir_node::request_units::{Prices, default_pod, default_table};
 
 use crate::auth::users::log::AclLog;
-use crate::auth::{Doorman, Refusal};
+use crate::auth::{Doorman, Refusal, secret};
 use crate::mailbox::PushLimits;
 use crate::notices::Notices;
 use crate::resp::client::{Clients, Patience};
@@ -22,6 +23,7 @@ use crate::stats::Stats;
 use crate::store::Store;
 use crate::tenant::account::Accounts;
 use crate::tenant::connection_limits::ConnectionLimits;
+use crate::tenant::draws::Seeds;
 use crate::write_group::WriteGroups;
 use weir_io::real::IdleTime;
 
@@ -69,6 +71,8 @@ pub struct Settings {
     pub long_threads: usize,
     /// Says how long the machine's processors had nothing else to do; `None` where nobody knows.
     pub idle_time: fn() -> Option<IdleTime>,
+    /// Fills a buffer with bytes that nobody can guess. All random numbers that commands draw follow from them.
+    pub random: fn(&mut [u8]) -> io::Result<()>,
     /// How many unrequested messages may wait for a connection.
     pub push_limits: PushLimits,
     /// Whether clients may say `DEBUG`.
@@ -96,6 +100,7 @@ impl Default for Settings {
             threads: 2,
             long_threads: 2,
             idle_time: IdleTime::now,
+            random: secret::system_random,
             push_limits: PushLimits::default(),
             allow_debug: false,
             prices: UnitPrices::default(),
@@ -140,27 +145,32 @@ pub(crate) struct Server<S: Store> {
     draining: AtomicBool,
     /// Wakes tasks that wait for the server to begin to drain.
     drained: Notify,
-    /// The seed of the next random number.
-    seed: AtomicU64,
 }
 
 impl<S: Store> Server<S> {
+    /// A server without connections.
+    ///
+    /// # Errors
+    /// There are no random bytes.
     pub(crate) fn new(
         doorman: Arc<dyn Doorman<S>>,
         clock: Arc<dyn Clock>,
         settings: Settings,
         script_threads: Arc<dyn Spawn>,
         port: u16,
-    ) -> Self {
+    ) -> io::Result<Self> {
         let started = clock.now();
-        let mut rng = Rng::new(clock.unix_ms() ^ u64::from(std::process::id()) << 44);
-        let run_id = (0..3).map(|_| format!("{:016x}", rng.next_u64())).collect::<String>()[..40].to_owned();
-        Self {
+        // Clients are shown the name of the run, so nothing else may follow from it.
+        let (mut name, mut key) = ([0; 20], [0; 32]);
+        (settings.random)(&mut name)?;
+        (settings.random)(&mut key)?;
+        let run_id = name.iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Self {
             doorman,
             accounts: Accounts::new(
                 ConnectionLimits::new(settings.connections_max),
                 settings.serving_threads().count(),
-                rng.next_u64(),
+                Seeds::new(key),
             ),
             clock,
             clients: Clients::default(),
@@ -180,13 +190,7 @@ impl<S: Store> Server<S> {
             serving: AtomicUsize::new(1),
             draining: AtomicBool::new(false),
             drained: Notify::new(),
-            seed: AtomicU64::new(rng.next_u64()),
-        }
-    }
-
-    /// A random number that does not follow from any key. Not for secrets.
-    pub(crate) fn random(&self) -> u64 {
-        Rng::new(self.seed.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed)).next_u64()
+        })
     }
 
     /// Whole seconds since the start in which clients could be served.

@@ -243,3 +243,27 @@ fn s5_no_command_tells_anything_of_another_tenant() {
         assert_eq!(other.say("PING"), "+PONG\r\n", "nor are her connections gone");
     }
 }
+
+/// The state with which the generator [`Rng`] has given `number`.
+fn state_before(number: u64) -> u64 {
+    let undo = |number: u64, shift: u32| number ^ number >> shift ^ number >> (2 * shift);
+    // The inverses of the two factors.
+    let z = undo(number, 31).wrapping_mul(0x3196_42b2_d24d_8ec3);
+    let z = undo(z, 27).wrapping_mul(0x96de_1b17_3f11_9089);
+    undo(z, 30).wrapping_sub(0x9e37_79b9_7f4a_7c15)
+}
+
+/// The generator can be turned back: from a name that it has given, everybody could go on to the numbers that other
+/// tenants draw.
+#[test]
+fn s5_no_random_number_follows_from_the_name_of_the_run() {
+    assert_eq!(state_before(Rng::new(7).next_u64()), 7);
+    let weir = Running::start(Settings::default());
+    let info = weir.connect().say("INFO server");
+    let name = info.lines().find_map(|line| line.strip_prefix("run_id:")).expect("a name");
+    assert_eq!(name.len(), 40);
+    let part = |at: usize| u64::from_str_radix(&name[at..at + 16], 16).expect("digits");
+    let mut rng = Rng::new(state_before(part(0)));
+    assert_eq!(rng.next_u64(), part(0));
+    assert_ne!(rng.next_u64(), part(16));
+}

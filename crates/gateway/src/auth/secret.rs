@@ -236,7 +236,7 @@ pub fn dummy(slow: bool) -> Vec<u8> {
 }
 
 /// HMAC-SHA-256.
-pub(super) fn keyed(key: &[u8], message: &[u8]) -> Hmac<Sha256> {
+pub(crate) fn keyed(key: &[u8], message: &[u8]) -> Hmac<Sha256> {
     #[cfg(test)]
     tests::KEYED.set(tests::KEYED.get() + 1);
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("a key of any length");

@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use weir_io::Result;
-use weir_io::{Nanos, Rng};
+use weir_io::{Nanos, Result};
 use weir_model::DATABASES;
 use weir_node::request_units::Price;
 
 use super::byte_budget::ByteBudget;
 use super::byte_limit::ByteLimit;
 use super::connection_limits::ConnectionLimits;
+use super::draws::{Draws, Seeds};
 use crate::auth::users::Users;
 use crate::dumps::Dumps;
 use crate::error_stats::ErrorStats;
@@ -70,6 +70,8 @@ pub(crate) struct Account {
     pub(crate) name: Arc<str>,
     pub(crate) stats: Stats,
     pub(crate) cursors: Cursors,
+    /// Random numbers for the tenant's commands.
+    pub(crate) draws: Draws,
     pub(crate) slowlog: Slowlog,
     pub(crate) hints: Hints,
     pub(crate) errors: ErrorStats,
@@ -297,6 +299,7 @@ pub(crate) struct Accounts {
     threads: usize,
     places: Arc<ConnectionLimits>,
     machines: Arc<NodeMachines>,
+    seeds: Seeds,
     /// Notified when there are events of keys that no connection has caused.
     unsent: Arc<Notify>,
     /// Notified when events wait whose connection may have gone.
@@ -308,16 +311,14 @@ struct All {
     accounts: BTreeMap<u32, Arc<Account>>,
     /// When the accounts were last judged.
     swept: Nanos,
-    rng: Rng,
 }
 
 impl Accounts {
-    /// No accounts yet. `places` are the node's connection limits, `threads` is the number of threads that count, and
-    /// cursor numbers are drawn from `seed`.
-    pub(crate) fn new(places: Arc<ConnectionLimits>, threads: usize, seed: u64) -> Self {
-        let all = All { accounts: BTreeMap::new(), swept: 0, rng: Rng::new(seed) };
+    /// No accounts yet. `places` are the node's connection limits, and `threads` is the number of threads that count.
+    pub(crate) fn new(places: Arc<ConnectionLimits>, threads: usize, seeds: Seeds) -> Self {
+        let all = All { accounts: BTreeMap::new(), swept: 0 };
         let (machines, unsent, left) = Default::default();
-        Self { threads, places, machines, unsent, left, all: Mutex::new(all) }
+        Self { threads, places, machines, seeds, unsent, left, all: Mutex::new(all) }
     }
 
     /// The account of the tenant that `grant` is for.
@@ -331,7 +332,8 @@ impl Accounts {
             tenant: grant.tenant,
             name: Arc::clone(&grant.name),
             stats: Stats::new(self.threads),
-            cursors: Cursors::new(all.rng.next_u64()),
+            cursors: Cursors::new(self.seeds.of(grant.tenant, "cursors")),
+            draws: Draws::new(self.seeds.of(grant.tenant, "draws")),
             slowlog: Slowlog::default(),
             hints: Hints::default(),
             errors: ErrorStats::default(),
@@ -500,13 +502,17 @@ mod tests {
         }
     }
 
+    fn accounts(threads: usize) -> Accounts {
+        Accounts::new(ConnectionLimits::new(100), threads, Seeds::new([1; 32]))
+    }
+
     fn grant(tenant: u32, connections_max: u32) -> Grant<()> {
         Grant { tenant, name: "t".into(), store: (), tenancy: Arc::new(Fixed(connections_max)) }
     }
 
     #[test]
     fn s13_a_tenant_has_its_share_of_places_and_no_more() {
-        let accounts = Accounts::new(ConnectionLimits::new(100), 1, 1);
+        let accounts = accounts(1);
         let account = accounts.of(&grant(1, 2));
         let places = (account.admit(), account.admit());
         assert!(places.0.is_some() && places.1.is_some() && account.admit().is_none());
@@ -517,9 +523,22 @@ mod tests {
     }
 
     #[test]
+    fn s5_what_a_tenant_draws_does_not_depend_on_how_often_others_draw() {
+        let [before, after] = [0, 3].map(|draws| {
+            let accounts = accounts(1);
+            let (other, account) = (accounts.of(&grant(1, 0)), accounts.of(&grant(2, 0)));
+            let of_other: Vec<u64> = (0..draws).map(|_| other.draws.next_u64()).collect();
+            let own = [(); 3].map(|()| account.draws.next_u64());
+            assert!(of_other.iter().all(|number| !own.contains(number)), "each has numbers of its own");
+            own
+        });
+        assert_eq!(before, after);
+    }
+
+    #[test]
     fn noisy_is_who_keeps_neighbours_waiting() {
         const SECOND: Nanos = 1_000_000_000;
-        let accounts = Accounts::new(ConnectionLimits::new(100), 2, 1);
+        let accounts = accounts(2);
         let (flood, light) = (accounts.of(&grant(1, 0)), accounts.of(&grant(2, 0)));
         let second = |number: Nanos, of_flood: Nanos, of_light: Nanos| {
             for thread in 0..2 {
@@ -544,7 +563,7 @@ mod tests {
     #[test]
     fn commands_in_the_last_second_are_known_and_end_when_it_is_idle() {
         const SECOND: Nanos = 1_000_000_000;
-        let accounts = Accounts::new(ConnectionLimits::new(100), 2, 1);
+        let accounts = accounts(2);
         let account = accounts.of(&grant(1, 0));
         accounts.sweep(SECOND, &[1.0, 1.0]);
         for thread in [0, 0, 1] {
@@ -562,7 +581,7 @@ mod tests {
 
     #[test]
     fn s11_what_a_tenants_clients_do_not_read_is_bounded() {
-        let account = Accounts::new(ConnectionLimits::new(100), 1, 1).of(&grant(1, 0));
+        let account = accounts(1).of(&grant(1, 0));
         let all = account.unread.try_hold(UNREAD_BYTES_MAX).expect("fits exactly");
         assert!(account.unread.try_hold(1).is_none());
         drop(all);

@@ -4,4 +4,5 @@ pub mod account;
 pub(crate) mod byte_budget;
 pub(crate) mod byte_limit;
 pub(crate) mod connection_limits;
+pub(crate) mod draws;
 pub mod tenancy;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::future::ready;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -100,9 +101,14 @@ pub fn start() -> (Running, Arc<Keys>) {
     start_at(&TestClock::new(), Settings::default())
 }
 
-/// Servers that are started at the same moment of a frozen `clock` draw the same random numbers.
+fn always_sevens(bytes: &mut [u8]) -> io::Result<()> {
+    bytes.fill(7);
+    Ok(())
+}
+
+/// Each of these servers draws the same random numbers.
 pub fn start_at(clock: &Arc<TestClock>, settings: Settings) -> (Running, Arc<Keys>) {
-    start_keys(Keys::new(clock, false), clock, settings)
+    start_keys(Keys::new(clock, false), clock, Settings { random: always_sevens, ..settings })
 }
 
 /// A connection that says nothing belongs to `default`.

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use weir_admission::cost::Capacity;
 use weir_admission::{Limits, UNLIMITED};
 use weir_gateway::PushLimits;
+use weir_gateway::auth::secret;
 use weir_gateway::resp::frame;
 use weir_gateway::{Patience, Settings, UnitPrices};
 use weir_io::real::IdleTime;
@@ -297,6 +298,7 @@ impl Config {
             threads,
             long_threads: threads,
             idle_time: IdleTime::now,
+            random: secret::system_random,
             // An option of `weir serve`, not a setting.
             allow_debug: false,
             shown: vec![("appendfsync".to_owned(), self.sync.in_redis_words().to_owned())],

@@ -104,7 +104,7 @@ pub(in crate::resp) async fn sync<S: Store>(session: &mut Session<S>, args: Args
     let turn = account.dumps.begin().ok_or(BUSY)?;
     // Everything that this connection has written must be in the dump.
     session.outbox.await_commits().await;
-    let mark: String = (0..3).map(|_| format!("{:016x}", session.outbox.server.random())).collect();
+    let mark: String = (0..3).map(|_| format!("{:016x}", account.draws.next_u64())).collect();
     let mark = &mark[..MARK_BYTES];
     let would_follow = args.at(0).eq_ignore_ascii_case(b"PSYNC");
     if would_follow {

@@ -180,7 +180,7 @@ impl<S: Store> Connection<S> {
             is_spread: store.is_spread(),
             clock: Arc::clone(&self.server.clock),
             full_at: store.disk_limit_reached(),
-            seed: self.server.random(),
+            seed: account.draws.next_u64(),
             pubsub: Arc::clone(&account.pubsub),
             reader,
             rights: Rights::of(&self.session)?,
@@ -191,7 +191,7 @@ impl<S: Store> Connection<S> {
             what,
             keys: args.iter_from(3).take(keys).map(<[u8]>::to_vec).collect(),
             argv: args.iter_from(3 + keys).map(<[u8]>::to_vec).collect(),
-            seed: self.server.random(),
+            seed: account.draws.next_u64(),
             protocol: self.session.outbox.replies.protocol,
         };
         Ok(Scripted::new(known, pace, run, terms))
