@@ -49,7 +49,7 @@ const TIME_MAX: Nanos = 10_000_000_000;
 
 pub(crate) const TOO_LONG: Error =
     Error::new("ERR the script took longer than 10 seconds and was ended: nothing of it was written");
-const KILLED: Error = Error::new("ERR Error running script: Script killed by user with SCRIPT KILL...");
+const KILLED: Error = Error::new("ERR Script killed by user with SCRIPT KILL...");
 pub(crate) const TOO_LARGE: Error =
     Error::new("ERR the script writes or publishes more than 64 MB and was ended: nothing of it was written");
 pub(crate) const TOO_MANY_KEYS: Error =
