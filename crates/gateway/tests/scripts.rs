@@ -313,6 +313,7 @@ fn a_subcommand_that_does_not_exist_is_an_unknown_command_to_scripts() {
         ("return redis.call('xgroup','create','k')", "-ERR Wrong number of args calling Redis command"),
         ("return redis.call('object','encoding','k')", "$-1\r\n"),
         ("return redis.call('memory','usage')", "-ERR Wrong number of args calling Redis command"),
+        ("return redis.call('pubsub','nosuch')", "-ERR Unknown Redis command called from script"),
         ("return redis.call('memory','stats')", "-ERR This Redis command is not allowed from script"),
         ("return redis.acl_check_cmd('config','nosuch')", "-ERR Invalid command passed to redis.acl_check_cmd()"),
         ("return redis.acl_check_cmd('config','get','x')", ":1\r\n"),
@@ -320,6 +321,22 @@ fn a_subcommand_that_does_not_exist_is_an_unknown_command_to_scripts() {
         let told = client.ask(&["EVAL", script, "0"]);
         assert!(told.starts_with(front.as_bytes()), "{script}: {}", told.escape_ascii());
     }
+}
+
+#[test]
+fn a_script_asks_how_many_listen() {
+    let weir = Running::start(Settings::default());
+    let (mut client, mut listener) = (weir.connect(), weir.connect());
+    for words in ["SUBSCRIBE c", "PSUBSCRIBE p*", "SSUBSCRIBE s"] {
+        listener.say(words);
+    }
+    let script = "return {redis.call('pubsub', 'numsub', 'c', 'd'), redis.call('PUBSUB', 'SHARDNUMSUB', 's'), \
+                  redis.call('pubsub', 'numpat'), redis.call('lastsave') > 1000000000}";
+    let told = client.ask(&["EVAL_RO", script, "0"]);
+    let counts = "*4\r\n*4\r\n$1\r\nc\r\n:1\r\n$1\r\nd\r\n:0\r\n*2\r\n$1\r\ns\r\n:1\r\n:1\r\n:1\r\n";
+    assert_eq!(String::from_utf8_lossy(&told), counts);
+    let refused = client.ask(&["EVAL", "return redis.call('pubsub', 'channels')", "0"]);
+    assert!(refused.starts_with(b"-ERR This Redis command is not allowed from script"), "{}", refused.escape_ascii());
 }
 
 #[test]

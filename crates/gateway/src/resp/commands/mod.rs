@@ -31,7 +31,7 @@ use weir_command::table::Id;
 use weir_command::{Args, Command};
 
 pub(super) use self::debug::{protocol as debug_protocol, sleep as debug_sleep};
-pub(super) use self::pubsub::{deliver, was_cut};
+pub(super) use self::pubsub::{count_listeners, deliver, was_cut};
 pub(super) use self::scripts::number_of_keys;
 pub(super) use self::tracking::shrink_table;
 use super::outbox::YIELD;

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use weir_command::error::{Error, Outcome};
+use weir_command::reply::Replies;
 use weir_command::{Args, glob, lower, table};
 use weir_node::request_units::Module;
 
 use super::{check_words, end_turn, gone};
 use crate::notices::{Notice, What};
-use crate::pubsub::Kind;
+use crate::pubsub::{Kind, PubSub};
 use crate::resp::outbox::YIELD;
 use crate::resp::rights::Origin;
 use crate::resp::session::Session;
@@ -154,6 +155,16 @@ pub(in crate::resp) async fn pubsub<S: Store>(session: &mut Session<S>, args: Ar
             }
         }
         b"channels" | b"shardchannels" => return Err(Error::subcommand("pubsub", args.at(1))),
+        b"help" => session.outbox.replies.help("PUBSUB", &HELP),
+        _ if count_listeners(&mut session.outbox.replies, &account.pubsub, args)? => {}
+        _ => return Err(Error::unknown_subcommand("pubsub", args.at(1))),
+    }
+    Ok(())
+}
+
+/// The subcommands of `PUBSUB` that count, which scripts may use, too; `false` if it is not one of these.
+pub(in crate::resp) fn count_listeners(replies: &mut Replies, pubsub: &PubSub, args: Args<'_>) -> Outcome<bool> {
+    match lower(args.at(1)).as_slice() {
         subcommand @ (b"numsub" | b"shardnumsub") => {
             let kind = if subcommand == b"numsub" { Kind::Channel } else { Kind::ShardChannel };
             check_words(
@@ -161,15 +172,14 @@ pub(in crate::resp) async fn pubsub<S: Store>(session: &mut Session<S>, args: Ar
                 &format!("PUBSUB {}", args.at(1).to_ascii_uppercase().escape_ascii()),
                 "channels",
             )?;
-            session.outbox.replies.array(2 * (args.len() - 2));
+            replies.array(2 * (args.len() - 2));
             for channel in args.iter_from(2) {
-                session.outbox.replies.bulk(channel);
-                session.outbox.replies.integer(account.pubsub.listeners(kind, channel) as i64);
+                replies.bulk(channel);
+                replies.integer(pubsub.listeners(kind, channel) as i64);
             }
         }
-        b"numpat" => session.outbox.replies.integer(account.pubsub.counts().patterns as i64),
-        b"help" => session.outbox.replies.help("PUBSUB", &HELP),
-        _ => return Err(Error::unknown_subcommand("pubsub", args.at(1))),
+        b"numpat" => replies.integer(pubsub.counts().patterns as i64),
+        _ => return Ok(false),
     }
-    Ok(())
+    Ok(true)
 }

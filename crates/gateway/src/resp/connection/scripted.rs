@@ -20,7 +20,7 @@ use weir_node::request_units::Module;
 use weir_script::{Bridge, Ended, Limits, Machine, Run, What, World};
 
 use crate::pubsub::{Kind, PubSub};
-use crate::resp::commands::{check_options, debug_protocol, debug_sleep};
+use crate::resp::commands::{check_options, count_listeners, debug_protocol, debug_sleep};
 use crate::resp::monitored;
 use crate::resp::outbox::YIELD;
 use crate::resp::rights::Rights;
@@ -483,6 +483,9 @@ impl Scripted {
                 replies.bulk((ms / 1000).to_string().as_bytes());
                 replies.bulk((ms % 1000 * 1000).to_string().as_bytes());
             }
+            // As for a client: the last save is always now.
+            Id::LastSave => self.host.replies().integer((self.terms.call.clock_ms / 1000) as i64),
+            Id::PubSub if count_listeners(self.host.replies(), &self.terms.pubsub, args)? => {}
             Id::Select => {
                 self.database = weir_command::database(args.at(1))?;
                 self.host.replies().ok();
