@@ -332,8 +332,14 @@ async fn decompress(mut rest: &[u8], len: usize, yields: Yield) -> Option<Vec<u8
             }
             let back = (usize::from(control & 31) << 8 | usize::from(take(&mut rest, 1).ok()?[0])) + 1;
             let from = out.len().checked_sub(back)?;
-            // The copy may read bytes that it has written itself, so it goes byte by byte.
-            (from..from + copied + 2).for_each(|at| out.push(out[at]));
+            // The copy may read bytes that it has written itself. They repeat those from `from` on, of which there are
+            // twice as many each time.
+            let mut left = copied + 2;
+            while left > 0 {
+                let some = left.min(out.len() - from);
+                out.extend_from_within(from..from + some);
+                left -= some;
+            }
         }
         if out.len() > len {
             return None;
@@ -364,6 +370,23 @@ mod tests {
     #[test]
     fn the_checksum_is_that_of_redis() {
         assert_eq!(crc64(0, b"123456789"), 0xe9c6_d914_c4b8_d9ca);
+    }
+
+    #[test]
+    fn a_copy_may_read_what_it_has_written() {
+        // Three literals, and a copy of `copied` bytes that begins `back` bytes before their end.
+        let text = |back: u8, copied: u8| [&b"\x02abc"[..], &[0xe0, copied - 9, back - 1]].concat();
+        let unpacked = |packed: &[u8], len| now(decompress(packed, len, Yield::PLAIN));
+        for (back, copied) in [(1, 9), (1, 100), (2, 9), (2, 64), (3, 9), (3, 255)] {
+            let mut expected = b"abc".to_vec();
+            (0..copied).for_each(|_| expected.push(expected[expected.len() - usize::from(back)]));
+            let len = expected.len();
+            assert_eq!(unpacked(&text(back, copied), len), Some(expected), "{back} {copied}");
+            assert_eq!(unpacked(&text(back, copied), len - 1), None, "it announces fewer");
+        }
+        // A short copy has its length in the first byte.
+        assert_eq!(unpacked(b"\x02abc\x20\x02", 6), Some(b"abcabc".to_vec()));
+        assert_eq!(unpacked(b"\x02abc\x20\x03", 6), None, "nothing is so far back");
     }
 
     proptest! {
