@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use weir_command::number::push_u64;
+
 use super::{malformed, number, take_bulk, take_line};
 use crate::failure::Result;
 
@@ -19,14 +21,24 @@ pub struct Requests {
 impl Requests {
     /// Appends a request.
     pub fn push<W: AsRef<[u8]>>(&mut self, words: &[W]) {
-        self.bytes.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+        self.push_line(b'*', words.len());
         for word in words {
-            let word = word.as_ref();
-            self.bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-            self.bytes.extend_from_slice(word);
-            self.bytes.extend_from_slice(b"\r\n");
+            self.push_word(word.as_ref());
         }
         self.ends.push(self.bytes.len());
+    }
+
+    fn push_word(&mut self, word: &[u8]) {
+        self.push_line(b'$', word.len());
+        self.bytes.extend_from_slice(word);
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    /// Appends a line that says how many there are of what follows.
+    fn push_line(&mut self, kind: u8, count: usize) {
+        self.bytes.push(kind);
+        push_u64(&mut self.bytes, count as u64);
+        self.bytes.extend_from_slice(b"\r\n");
     }
 
     /// Appends some requests of `other`.
