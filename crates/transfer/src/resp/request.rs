@@ -9,6 +9,8 @@ use crate::failure::Result;
 
 /// Most words of one request, as in Redis 7.0.
 const WORDS_MAX: u64 = i32::MAX as u64;
+/// How a request begins that sets a string, and says nothing else.
+const SET: &[u8] = b"*3\r\n$3\r\nSET\r\n";
 
 /// Requests, one behind the other.
 #[derive(Clone, Debug, Default)]
@@ -43,10 +45,48 @@ impl Requests {
 
     /// Appends some requests of `other`.
     pub fn copy(&mut self, other: &Requests, range: Range<usize>) {
-        let begin = |at: usize| at.checked_sub(1).map_or(0, |last| other.ends[last]);
-        let (from, before) = (begin(range.start), self.bytes.len());
-        self.bytes.extend_from_slice(&other.bytes[from..begin(range.end)]);
+        let (from, before) = (other.start_of(range.start), self.bytes.len());
+        self.bytes.extend_from_slice(&other.bytes[from..other.start_of(range.end)]);
         self.ends.extend(other.ends[range].iter().map(|end| before + end - from));
+    }
+
+    /// Appends some requests of `other`. `SET`s without options that follow one another become `MSET`s, each with words
+    /// of at most `bytes_max` bytes. Gives, for each request that was appended, the numbers of those that it is made of.
+    pub fn copy_joined(&mut self, other: &Requests, range: Range<usize>, bytes_max: usize) -> Vec<Range<usize>> {
+        let mut joined = Vec::new();
+        let mut at = range.start;
+        while at < range.end {
+            let (mut end, mut bytes) = (at, 0);
+            while end < range.end
+                && let Some(words) = other.words_of_set(end)
+                && bytes + words.len() <= bytes_max
+            {
+                (end, bytes) = (end + 1, bytes + words.len());
+            }
+            if end > at + 1 {
+                self.push_line(b'*', 1 + 2 * (end - at));
+                self.push_word(b"MSET");
+                let sets = (at..end).filter_map(|set| other.words_of_set(set));
+                sets.for_each(|words| self.bytes.extend_from_slice(words));
+                self.ends.push(self.bytes.len());
+            } else {
+                end = at + 1;
+                self.copy(other, at..end);
+            }
+            joined.push(at..end);
+            at = end;
+        }
+        joined
+    }
+
+    /// The key and the value, as they are sent, of a `SET` without options; `None` if this is another request.
+    fn words_of_set(&self, at: usize) -> Option<&[u8]> {
+        self.bytes[self.start_of(at)..self.ends[at]].strip_prefix(SET)
+    }
+
+    /// Where the request of this number begins, and the one before it ends.
+    fn start_of(&self, at: usize) -> usize {
+        at.checked_sub(1).map_or(0, |last| self.ends[last])
     }
 
     /// The number of requests.
@@ -61,8 +101,7 @@ impl Requests {
 
     /// The bytes of all requests but the first `skipped`.
     pub fn bytes_from(&self, skipped: usize) -> &[u8] {
-        let from = skipped.checked_sub(1).map_or(0, |last| self.ends[last]);
-        &self.bytes[from..]
+        &self.bytes[self.start_of(skipped)..]
     }
 }
 
@@ -108,6 +147,31 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn sets_that_follow_one_another_are_joined() {
+        let mut requests = Requests::default();
+        let lines = ["SET a 1", "SET b 22", "DEL c", "SET d 1", "SET e 1 PXAT 5", "SET f 1", "SET g 1", "SET h 1"];
+        lines.iter().for_each(|line| requests.push(&line.split(' ').collect::<Vec<_>>()));
+        let joined = |range, bytes_max| {
+            let mut out = Requests::default();
+            out.push(&["PING"]);
+            let ranges = out.copy_joined(&requests, range, bytes_max);
+            assert_eq!(out.len(), 1 + ranges.len());
+            let (mut rest, mut sent) = (out.bytes_from(1), Vec::new());
+            while let Some(words) = take_request(&mut rest).expect("requests") {
+                sent.push(String::from_utf8_lossy(&words.join(&b' ')).into_owned());
+            }
+            (sent, ranges)
+        };
+        let (sent, ranges) = joined(0..8, 1000);
+        assert_eq!(sent, ["MSET a 1 b 22", "DEL c", "SET d 1", "SET e 1 PXAT 5", "MSET f 1 g 1 h 1"]);
+        assert_eq!(ranges, [0..2, 2..3, 3..4, 4..5, 5..8]);
+        // A word of one byte is sent in seven.
+        assert_eq!(joined(5..8, 28), (vec!["MSET f 1 g 1".to_owned(), "SET h 1".to_owned()], vec![5..7, 7..8]));
+        assert_eq!(joined(5..8, 27).1, [5..6, 6..7, 7..8]);
+        assert_eq!(joined(0..2, 0), (vec!["SET a 1".to_owned(), "SET b 22".to_owned()], vec![0..1, 1..2]));
+    }
 
     proptest! {
         #[test]

@@ -47,6 +47,8 @@ pub(super) struct Faults {
     pub(super) queued_max: Option<usize>,
     /// The login may not use transactions.
     pub(super) no_transactions: bool,
+    /// The login may not use `MSET`.
+    pub(super) no_mset: bool,
     /// The longest word. The link breaks when a longer one is announced.
     pub(super) word_bytes_max: Option<usize>,
 }
@@ -84,6 +86,8 @@ struct State {
     counts: BTreeMap<Vec<u8>, u64>,
     /// The errors that were answered, the first word of each.
     refusals: BTreeMap<String, u64>,
+    /// How often a command of each name was done.
+    done: BTreeMap<String, u64>,
 }
 
 /// The tenant of a test.
@@ -104,8 +108,8 @@ impl FakeStore {
     pub(super) async fn start(faults: Faults) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = Address::plain(&listener.local_addr().expect("bound").to_string()).expect("an address");
-        let (counts, refusals) = (BTreeMap::new(), BTreeMap::new());
-        let state = State { rows: Rows::new(), faults, units: None, counts, refusals };
+        let (counts, refusals, done) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let state = State { rows: Rows::new(), faults, units: None, counts, refusals, done };
         let state = Arc::new(Mutex::new(state));
         let shared = Arc::clone(&state);
         tokio::spawn(async move {
@@ -131,6 +135,11 @@ impl FakeStore {
     /// How often it answered with an error that begins with this word, or broke the link (`BREAK`).
     pub(super) fn refusals(&self, word: &str) -> u64 {
         self.state.lock().refusals.get(word).copied().unwrap_or(0)
+    }
+
+    /// How often a command of this name was done.
+    pub(super) fn done(&self, name: &str) -> u64 {
+        self.state.lock().done.get(name).copied().unwrap_or(0)
     }
 }
 
@@ -181,6 +190,7 @@ impl State {
                 commands.push(words);
                 Some("+QUEUED\r\n".to_owned())
             }
+            ("MSET", None) if self.faults.no_mset => Some(self.refuse("NOPERM mset")),
             ("MULTI", None) if self.faults.no_transactions => Some(self.refuse("NOPERM multi")),
             ("MULTI", None) => {
                 queue.commands = Some(Vec::new());
@@ -210,7 +220,11 @@ impl State {
         if is_due(faults.put_off) || faults.commands_max.is_some_and(|max| commands.len() > max) {
             return Some(self.refuse("THROTTLED retry_in_ms=5 reason=tenant_wcu"));
         }
-        let cost: usize = commands.iter().map(|words| words.get(2).map_or(1, Vec::len)).sum();
+        let cost_of = |words: &Words| match words[0] == b"MSET" {
+            true => words[2..].iter().step_by(2).map(Vec::len).sum::<usize>(),
+            false => words.get(2).map_or(1, Vec::len),
+        };
+        let cost: usize = commands.iter().map(cost_of).sum();
         let taken = self.units.as_mut().map_or(Ok(()), |units| units.take(i64::try_from(cost).expect("a small one")));
         if let Err(missing) = taken {
             let refusal = self.refuse(&format!("THROTTLED retry_in_ms={missing} reason=tenant_wcu"));
@@ -261,6 +275,7 @@ impl State {
         if let Some(told) = self.told(&name, key) {
             return told;
         }
+        *self.done.entry(name.clone()).or_default() += 1;
         let done = match name.as_str() {
             "DEL" => {
                 self.rows.remove(key);
@@ -268,6 +283,11 @@ impl State {
             }
             "SET" => {
                 self.rows.insert(key.clone(), Row::Text(words[2].clone()));
+                Ok(())
+            }
+            "MSET" => {
+                let pairs = words[1..].chunks_exact(2);
+                self.rows.extend(pairs.map(|pair| (pair[0].clone(), Row::Text(pair[1].clone()))));
                 Ok(())
             }
             "RPUSH" => match self.rows.entry(key.clone()).or_insert_with(|| Row::List(Vec::new())) {

@@ -107,7 +107,28 @@ fn assert_all_is_there(faults: &Faults, word: &str) -> u64 {
 #[test]
 fn everything_is_imported_in_order_however_often_it_is_put_off() {
     for put_off in [7, 5, 3, 2] {
-        assert!(assert_all_is_there(&Faults { put_off, ..Faults::default() }, "THROTTLED") > 0, "{put_off}");
+        let with = |no_mset| Faults { put_off, no_mset, ..Faults::default() };
+        let refusals = [true, false].map(|no_mset| assert_all_is_there(&with(no_mset), "THROTTLED"));
+        assert!(refusals.iter().sum::<u64>() > 0, "{put_off}");
+    }
+}
+
+#[test]
+fn strings_are_set_together_where_the_tenant_takes_that() {
+    for no_mset in [false, true] {
+        in_runtime(async {
+            let mut rows = source();
+            rows.retain(|_, row| matches!(row, Row::Text(_)));
+            let store = FakeStore::start(Faults { no_mset, ..Faults::default() }).await;
+            let (import, done) = import_into(&store, &rows, HastyClock::new(), 1).await;
+            done.expect("nothing breaks");
+            assert_eq!(import.tally.refused().0, []);
+            assert_eq!(import.tally.keys.load(Ordering::Relaxed), 40);
+            assert!(store.rows() == rows);
+            // Each lane has several of them, and is refused once.
+            let (together, alone, refused) = (store.done("MSET"), store.done("SET"), store.refusals("NOPERM"));
+            assert_eq!((together, alone, refused), if no_mset { (0, 40, 4) } else { (4, 0, 0) });
+        });
     }
 }
 
@@ -156,22 +177,25 @@ fn a_value_that_is_longer_than_the_longest_word_comes_in_parts() {
 /// Small values in front of a long one use up the units, and those behind it are done while it is put off.
 #[test]
 fn a_long_value_between_short_ones_passes_where_nothing_waits() {
-    in_runtime(async {
-        let mut rows = Rows::new();
-        for number in 0..40 {
-            for place in ["front", "rear"] {
-                rows.insert(format!("{place}-{number}").into_bytes(), Row::Text(vec![b'v'; 100]));
-            }
+    let mut rows = Rows::new();
+    for number in 0..40 {
+        for place in ["front", "rear"] {
+            rows.insert(format!("{place}-{number}").into_bytes(), Row::Text(vec![b'v'; 100]));
         }
-        rows.insert(b"long".to_vec(), Row::Text(vec![b'v'; 5_000]));
-        let clock: Arc<dyn weir_io::Clock> = HastyClock::new();
-        let store = FakeStore::start(Faults::default()).await;
-        store.limit(&clock, 1_000);
-        let (import, done) = import_into(&store, &rows, clock, 1).await;
-        done.expect("everything passes");
-        assert_eq!(import.tally.refused().0, []);
-        assert!(store.rows() == rows && store.refusals("THROTTLED") > 0);
-    });
+    }
+    rows.insert(b"long".to_vec(), Row::Text(vec![b'v'; 5_000]));
+    // Together they cost more than the tenant may save up.
+    for no_mset in [true, false] {
+        in_runtime(async {
+            let clock: Arc<dyn weir_io::Clock> = HastyClock::new();
+            let store = FakeStore::start(Faults { no_mset, ..Faults::default() }).await;
+            store.limit(&clock, 1_000);
+            let (import, done) = import_into(&store, &rows, clock, 1).await;
+            done.expect("everything passes");
+            assert_eq!(import.tally.refused().0, []);
+            assert!(store.rows() == rows && store.refusals("THROTTLED") > 0);
+        });
+    }
 }
 
 #[test]
@@ -182,27 +206,28 @@ fn a_login_without_transactions_imports_in_order() {
     }
 }
 
-/// Imports into tenants that are `like` this one, and break off at one in so many commands or transactions.
-fn assert_nothing_is_done_twice(like: &Faults, everies: [u64; 3]) {
+/// Imports into tenants that are like one of `likes`, and break off at one in so many commands or transactions.
+fn assert_nothing_is_done_twice(likes: &[Faults], everies: [u64; 3]) {
     let (mut breaks, mut failures) = (0, 0);
-    for every in everies {
+    for (like, every) in likes.iter().flat_map(|like| everies.map(|every| (like, every))) {
         breaks += assert_all_is_there(&Faults { break_behind: every, ..like.clone() }, "BREAK");
         breaks += assert_all_is_there(&Faults { break_before: every, ..like.clone() }, "BREAK");
         failures += assert_all_is_there(&Faults { fail_behind: every, ..like.clone() }, "ERR");
         failures += assert_all_is_there(&Faults { fail_before: every, ..like.clone() }, "ERR");
     }
-    assert!(breaks > 3 && failures > 3, "{like:?}: only {breaks} breaks and {failures} failures");
+    assert!(breaks > 3 && failures > 3, "{likes:?}: only {breaks} breaks and {failures} failures");
 }
 
 #[test]
 fn nothing_is_done_twice_when_links_break_or_the_disk_fails() {
-    assert_nothing_is_done_twice(&Faults::default(), [7, 11, 13]);
+    let likes = [false, true].map(|no_mset| Faults { no_mset, ..Faults::default() });
+    assert_nothing_is_done_twice(&likes, [7, 11, 13]);
     // One by one there are more commands, and a batch is tried again only so often.
     for put_off in [0, 7] {
         for max in [1, 7] {
             let like = Faults { commands_max: Some(max), put_off, ..Faults::default() };
-            assert_nothing_is_done_twice(&like, [130, 150, 170]);
-            assert_nothing_is_done_twice(&Faults { of_keys: "list", ..like }, [3, 4, 5]);
+            assert_nothing_is_done_twice(std::slice::from_ref(&like), [130, 150, 170]);
+            assert_nothing_is_done_twice(&[Faults { of_keys: "list", ..like }], [3, 4, 5]);
         }
     }
 }
