@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 
+use parking_lot::Mutex;
 use support::run;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -35,6 +36,41 @@ impl Clock for HastyClock {
 
     fn unix_ms(&self) -> u64 {
         self.now() / 1_000_000
+    }
+}
+
+/// A clock that stands still until it is told to go on. It knows of one wait, of up to a second.
+#[derive(Default)]
+struct StillClock {
+    now: AtomicU64,
+    wait: Mutex<Option<(Nanos, Waker)>>,
+}
+
+impl Clock for StillClock {
+    fn now(&self) -> Nanos {
+        self.now.load(Ordering::Relaxed)
+    }
+
+    fn wake_at(&self, at: Nanos, waker: Waker) {
+        if at.saturating_sub(self.now()) <= SECOND {
+            *self.wait.lock() = Some((at, waker));
+        }
+    }
+
+    fn unix_ms(&self) -> u64 {
+        self.now() / 1_000_000
+    }
+}
+
+impl StillClock {
+    /// Goes on to the end of the next wait. Gives how long that is.
+    async fn go_on(&self) -> Nanos {
+        while self.wait.lock().is_none() {
+            tokio::task::yield_now().await;
+        }
+        let (at, waker) = self.wait.lock().take().expect("somebody waits");
+        waker.wake();
+        at - self.now.swap(at, Ordering::Relaxed)
     }
 }
 
@@ -79,6 +115,25 @@ fn a_source_that_goes_ahead_or_is_not_heard_of_is_not_in_step() {
             tokio::task::yield_now().await;
         }
         assert_eq!((tally.lag(), tally.is_in_step()), (None, false));
+        watching.abort();
+    });
+}
+
+#[test]
+fn the_source_is_asked_as_soon_as_it_is_followed() {
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = Address::plain(&listener.local_addr().expect("bound").to_string()).expect("an address");
+        let (clock, tally) = (Arc::<StillClock>::default(), Arc::<Tally>::default());
+        tally.set_phase(Phase::Snapshot);
+        let watching = tokio::spawn(watch(address, Arc::clone(&tally), clock.clone()));
+        assert_eq!(clock.go_on().await, SECOND / 10);
+        tally.set_phase(Phase::Following);
+        let (mut stream, _) = listener.accept().await.expect("it asks");
+        assert_eq!(clock.now(), SECOND / 10);
+        answer(&mut stream, 100).await;
+        assert_eq!(clock.go_on().await, SECOND);
+        assert_eq!(tally.lag(), Some(100));
         watching.abort();
     });
 }

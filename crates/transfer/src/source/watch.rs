@@ -1,4 +1,4 @@
-//! Asks the source once a second how far it is.
+//! Asks the source how far it is: as soon as it is followed, and then once a second.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,6 +11,10 @@ use crate::resp::{Connection, Reply};
 use crate::tally::{Phase, Tally};
 use crate::within::{pause, within};
 
+/// How often the source is asked, in milliseconds.
+const AGAIN_MS: u64 = 1_000;
+/// How soon it is noticed that the source is followed, in milliseconds.
+const NOTICED_MS: u64 = 100;
 /// A source that does not answer within this many seconds may be far ahead of what it said last.
 const ANSWER_SECONDS: u64 = 2;
 
@@ -20,7 +24,8 @@ pub async fn watch(address: Address, tally: Arc<Tally>, clock: Arc<dyn Clock>) {
     // When the question was asked that was answered last.
     let mut asked_ms = 0;
     loop {
-        pause(&clock, 1_000).await;
+        let is_followed = tally.phase() == Phase::Following;
+        pause(&clock, if is_followed { AGAIN_MS } else { NOTICED_MS }).await;
         if tally.phase() != Phase::Following {
             continue;
         }
