@@ -18,16 +18,16 @@ use std::time::Duration;
 
 use crate::support::pipelines::{Judge, Tally, question};
 use crate::support::troubled::Troubled;
-use crate::support::world::{TOKEN, name};
+use crate::support::world::{TOKEN, name, secret};
 use crate::support::{Client, OpenDoor, Running, Served, TestClock, encode};
 use weir_gateway::Settings;
 use weir_gateway::auth::slow::SlowHash;
-use weir_gateway::auth::{NodeTenants, Secrets, secret};
+use weir_gateway::auth::{NodeTenants, Secrets};
 use weir_gateway::store::Store;
 use weir_io::Rng;
 use weir_io::real::{RealClock, RealSpawn, block_on};
 use weir_io::sim::{DeviceSpec, Fault, FaultPlan, OpKind, SimFs};
-use weir_node::{EngineKind, Machine, Node, NodeConfig, OnLimit, StoredSecret, TenantSettings, TenantSpec, UnitLimits};
+use weir_node::{EngineKind, Machine, Node, NodeConfig, OnLimit, TenantSettings, TenantSpec, UnitLimits};
 
 /// How many clients run at the same time.
 const CLIENTS: u64 = 3;
@@ -177,8 +177,7 @@ impl Island {
             self.heal();
             let life = self.tenants.fetch_add(1, Ordering::Relaxed);
             let tenant = format!("tenant-{life}");
-            let stored = secret::choose(TOKEN, &mut |salt| salt.fill(7)).expect("memory");
-            let settings = TenantSettings { secret: Some(StoredSecret::new(stored)), ..TenantSettings::default() };
+            let settings = TenantSettings { secret: Some(secret()), ..TenantSettings::default() };
             let (partitions, engine) = (1 + (life % 2) as u16, EngineKind::ALL[(life / 2 % 2) as usize]);
             let spec = TenantSpec { partitions, engine, settings, ..TenantSpec::new(name(&tenant)) };
             if block_on(self.node.create_tenant(spec)).is_ok() {
