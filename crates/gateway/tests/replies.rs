@@ -32,7 +32,7 @@ use weir_node::{EngineKind, Machine, Node, NodeConfig, OnLimit, TenantSettings, 
 /// How many clients run at the same time.
 const CLIENTS: u64 = 3;
 /// See [`run`].
-const HEALED_AFTER: Duration = Duration::from_secs(2);
+const HEALED_AFTER: Duration = Duration::from_millis(250);
 /// How many commands a pipeline has at most.
 const COMMANDS_MAX: u64 = 64;
 
