@@ -165,7 +165,8 @@ fn a_cascade_of_flushes_delays_nobody_for_whom_a_slot_is_reserved() {
 /// they wait under plain fair sharing, and more gets done than with quotas.
 #[test]
 fn who_keeps_within_its_share_waits_for_a_fraction_and_what_is_not_kept_is_lent() {
-    let args = MixLine::parse_from(["it", "--seconds", "30"]).args;
+    // Each tenant that rests comes back once after the twelve seconds that do not count.
+    let args = MixLine::parse_from(["it", "--seconds", "24"]).args;
     let image = mix::image(&args).expect("it is written");
     let run = |pair: &Pair| mix::run(&args, &image, *pair).expect("it runs");
     let runs: Vec<Mixed> = args.pairs.iter().map(run).inspect(|mixed| println!("{mixed:?}")).collect();
@@ -392,7 +393,7 @@ fn two_tenants_that_come_back_together_have_their_blocks_within_the_delay() {
 /// DF-E5, DF-6: a tenant that reads and then writes waits for both, but not longer than both delays together.
 #[test]
 fn delays_in_series_add_up() {
-    let args = RmwLine::parse_from("it --seconds 65 --every 10 --shares 200+350,fair".split_whitespace()).args;
+    let args = RmwLine::parse_from("it --seconds 45 --every 6 --shares 200+350,fair".split_whitespace()).args;
     let image = rmw::image(&args).expect("it is written");
     println!("{}", rmw_heading(&args));
     let run = |pair: &Pair| rmw::run(&args, &image, *pair).expect("it runs");
