@@ -59,7 +59,7 @@ fn silk_and_weir_serve_peaks_with_short_valleys() {
 /// too late unless bandwidth is kept for them. SILK's order alone does not help; its bandwidth does.
 #[test]
 fn many_compactions_delay_flushes_unless_bandwidth_is_kept_for_them() {
-    let line = "--partitions 4 --wcu 5000 --rcu 2000 --preload-items 5000000 --compactions 8";
+    let line = "--partitions 4 --wcu 5000 --rcu 2000 --preload-items 5000000 --compactions 8 --seconds 330";
     let profiles = ["rocksdb", "silk-prio-only", "silk-bw-only", "silk", "weir"];
     let [rocksdb, order, bandwidth, silk, weir] = runs(line, profiles);
     for run in [&rocksdb, &order] {
