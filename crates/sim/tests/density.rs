@@ -28,14 +28,14 @@ fn words(line: &str) -> impl Iterator<Item = &str> {
 fn weir_carries_three_times_as_many_tenants() {
     let find = |line: &str| {
         let line = format!("--seconds 600 --scale 400 --precision 20 --preload-items 1000000 {line}");
-        let found = density(&DensityLine::parse_from(words(&line)).args, 1).expect("every run ends");
-        // Where the search ends, a tenant is late.
-        assert!(found[0].tried.iter().any(|tried| !tried.are_served && tried.worst < 0.999), "{found:?}");
-        found[0].tenants.expect("some fit")
+        density(&DensityLine::parse_from(words(&line)).args, 1).expect("every run ends").remove(0)
     };
-    let rocksdb = find("--profile rocksdb");
-    // The search begins with a number that fits, and ends with the next one that it tries.
-    let weir = find("--profile weir --from 81 --tries 2");
+    let rocksdb = find("--profile rocksdb --from 20");
+    // Where the search ends, a tenant is late.
+    assert!(rocksdb.is_known && rocksdb.tried.iter().any(|tried| tried.worst < 0.999), "{rocksdb:?}");
+    // How many more fit than this is not the question.
+    let weir = find("--profile weir --from 81 --tries 1");
+    let (weir, rocksdb) = (weir.tenants.expect("81 fit"), rocksdb.tenants.expect("some fit"));
     assert!(weir >= 3 * rocksdb, "{weir} and {rocksdb} tenants");
 }
 
