@@ -37,6 +37,10 @@ use weir_io::{Rng, Yield};
 use weir_model::parts::{Head, Life, RowType, SUBKEY_BYTES_MAX};
 use weir_model::{Batch, Change, Row, StoredKey, VALUE_BYTES_MAX, Value};
 
+/// The same allocator as in the binary.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const NOW_MS: u64 = 1_000_000;
 
 /// A tenant's rows in memory; every change has a sequence number.

@@ -10,3 +10,7 @@ mod shared;
 mod spare;
 mod truncation;
 mod wakes;
+
+/// The same allocator as in the binary.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

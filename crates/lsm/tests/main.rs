@@ -10,3 +10,7 @@ mod table_sizes;
 mod tree_faults;
 mod tree_model;
 mod tree_threads;
+
+/// The same allocator as in the binary.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

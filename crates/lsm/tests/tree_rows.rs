@@ -23,6 +23,10 @@ use weir_model::engine::{
 use weir_model::parts::{Head, Life, Part, RowType, cover_key, is_part, placed};
 use weir_model::{Batch, Change, StoredKey};
 
+/// The same allocator as in the binary.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// What stands at a row's key: a string, or a life with its parts by subkey.
 #[derive(Clone, Debug, PartialEq)]
 enum Row {

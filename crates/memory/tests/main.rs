@@ -6,3 +6,7 @@ mod room;
 mod store_damage;
 mod store_model;
 mod store_threads;
+
+/// The same allocator as in the binary.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -24,3 +24,7 @@ mod shared_log_stuck;
 mod shares;
 mod tampering;
 mod tenants;
+
+/// The same allocator as in the binary.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
