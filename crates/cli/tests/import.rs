@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::support::{Dir, Server};
 use rustix::process::{Pid, Signal, kill_process};
@@ -39,7 +39,8 @@ impl Redis {
                     return Some(redis);
                 }
             }
-            std::thread::yield_now();
+            // So that the server has the processor to itself.
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use weir_io::Clock;
 use weir_io::real::RealClock;
@@ -66,7 +67,8 @@ impl Redis {
                     return;
                 }
             }
-            std::thread::yield_now();
+            // So that the server has the processor to itself.
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
