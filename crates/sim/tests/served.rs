@@ -20,17 +20,18 @@ fn alone() -> MutexGuard<'static, ()> {
 #[test]
 fn power_cuts_leave_no_script_and_no_transaction_in_half() {
     let _alone = alone();
-    for engine in EngineKind::ALL {
-        for sync in MODES {
-            let setting = Setting { engine, sync, cuts: 8, faults: None };
-            match run(&Plan::quiet(0..1), |seed| setting.command(seed), |seed| history(seed, setting)) {
-                Ok(cuts) => {
-                    println!("{engine}, {}: {cuts}", sync.name());
-                    assert!(cuts.acknowledged > 10, "too few steps to speak of: {cuts}");
-                }
-                Err(failure) => panic!("{failure}"),
-            }
-        }
+    let modes = EngineKind::ALL.into_iter().flat_map(|engine| MODES.map(|sync| (engine, sync)));
+    let settings: Vec<Setting> = modes.map(|(engine, sync)| Setting { engine, sync, cuts: 8, faults: None }).collect();
+    // A seed for each setting. Clients wait for the server, so several servers run at a time.
+    let setting = |seed: u64| settings[seed as usize];
+    let plan = Plan { threads: 4, ..Plan::quiet(0..settings.len() as u64) };
+    let live = |seed| {
+        let cuts = history(seed, setting(seed))?;
+        println!("{}: {cuts}", setting(seed).command(seed));
+        if cuts.acknowledged > 10 { Ok(cuts) } else { Err(format!("too few steps to speak of: {cuts}")) }
+    };
+    if let Err(failure) = run(&plan, |seed| setting(seed).command(seed), live) {
+        panic!("{failure}");
     }
     // A run that cannot fail proves nothing.
     for plant in [Plant::ScriptInHalf, Plant::FunctionsNotWritten, Plant::RecordSplit] {
