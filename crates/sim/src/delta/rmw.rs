@@ -14,7 +14,7 @@ use serde::Serialize;
 use weir_io::sim::{DiskImage, Sim};
 use weir_io::{Nanos, Rng, sleep_until};
 use weir_lsm::TreeOptions;
-use weir_node::{BlockCache, Delay, Machine, Node, NodeConfig, ShareTerms};
+use weir_node::{Delay, Machine, Node, NodeConfig, ShareTerms};
 use weir_scenario::report::sharing::{Acquisition, Scarce, Sharing};
 
 use super::client::{Changed, Class, Client, NEW_ROWS, Op, by_class, clients};
@@ -34,6 +34,8 @@ const ROW: u64 = 500_000;
 const CHANGED: u64 = 179_000;
 /// What a resting tenant has: a little less than its share of the cache, because blocks take more than their rows.
 const RESTING_HAS: u64 = 312 * MB;
+/// Of a hundred bytes of cached blocks, how many are their rows, at least.
+const ROWS_PERCENT: u64 = 99;
 const STEADY_HAS: u64 = 150 * MB;
 /// What a greedy tenant has: so much that the device is full whoever has the cache.
 const READER_HAS: u64 = 3_000 * MB;
@@ -233,18 +235,25 @@ fn config(args: &Rmw, pair: Pair) -> NodeConfig {
 /// A return of a tenant that has begun.
 struct Begun {
     asked: Nanos,
+    /// How many rows it asked for.
+    rows: u64,
     had_percent: f64,
     /// What became of its changes.
     changes: Mutex<Vec<weir_io::Result<Changed>>>,
 }
 
 impl Begun {
-    /// `client` changes all it has at once, now, for the `round`th time.
-    fn begin(sim: &Sim, client: &Arc<Client>, cache: &BlockCache, round: u64, args: &Rmw) -> Arc<Self> {
-        let (rows, together, bytes) = (Role::Resting.rows(), args.together, CHANGED / args.trial.scale);
-        let had = cache.bytes_of(client.tenant().id().0) as f64;
+    /// `client` changes all it has at once, now, for the `round`th time: but no more rows than its share of the cache
+    /// has room for, because no more is promised. The share becomes smaller, as the indexes and filters of tables take
+    /// memory, too: far more of it at this scale than at full size, since there are as many rows in fewer bytes.
+    fn begin(sim: &Sim, client: &Arc<Client>, node: &Node, round: u64, args: &Rmw) -> Arc<Self> {
+        let (has, together, bytes) = (Role::Resting.rows(), args.together, CHANGED / args.trial.scale);
+        let tenant = client.tenant().id().0;
+        let share = node.cache_shares().shares.tenants.get(&tenant).map_or(u64::MAX, |share| share.units);
+        let rows = has.min(share / 100 * ROWS_PERCENT / client.op_bytes());
+        let had = node.cache().bytes_of(tenant) as f64;
         let had_percent = had * 100.0 / (rows * client.op_bytes()) as f64;
-        let begun = Arc::new(Self { asked: sim.clock().now(), had_percent, changes: Mutex::default() });
+        let begun = Arc::new(Self { asked: sim.clock().now(), rows, had_percent, changes: Mutex::default() });
         let (client, seen) = (Arc::clone(client), Arc::clone(&begun));
         sim.spawn(async move {
             let (client, seen) = (&client, &seen);
@@ -253,7 +262,8 @@ impl Begun {
                 let changed = client.change(row, new, bytes, together, seen.asked).await;
                 seen.changes.lock().push(changed);
             };
-            join_all((0..rows).map(change)).await;
+            // The cache has had the first rows for longest.
+            join_all((has - rows..has).map(change)).await;
         });
         begun
     }
@@ -266,7 +276,7 @@ impl Begun {
         let longest = |of: &dyn Fn(&Changed) -> Nanos| changes.iter().map(of).max().map_or(0.0, ms);
         let memory = |changed: &Changed| if together { changed.written } else { changed.written - changed.read };
         let mut both: Vec<Nanos> = changes.iter().map(|changed| changed.both()).collect();
-        both.resize(Role::Resting.rows() as usize, end - self.asked);
+        both.resize(self.rows as usize, end - self.asked);
         both.sort_unstable();
         let last = both.len() - 1;
         Ok(Ramp {
@@ -325,7 +335,7 @@ async fn drive(sim: &Sim, machine: Machine, args: &Rmw, pair: Pair) -> weir_io::
         }
         let back = if round < WARM_ROUNDS { TENANTS[0].1 } else { 1 };
         for client in turns.by_ref().take(back) {
-            begun.push((client, Begun::begin(sim, client, node.cache(), round, args)));
+            begun.push((client, Begun::begin(sim, client, &node, round, args)));
         }
     }
     sleep_until(&clock, until).await;
@@ -370,7 +380,7 @@ mod tests {
     #[test]
     fn changes_that_are_never_done_have_taken_until_the_end() {
         let changed = Changed { read: 1_000_000, written: 3_000_000 };
-        let begun = Begun { asked: SECOND, had_percent: 50.0, changes: Mutex::new(vec![Ok(changed)]) };
+        let begun = Begun { asked: SECOND, rows: 2, had_percent: 50.0, changes: Mutex::new(vec![Ok(changed)]) };
         let ramp = begun.ramp(5 * SECOND, false).expect("no faults");
         assert_eq!((ramp.read_ms, ramp.memory_ms, ramp.p99_ms, ramp.longest_ms), (1.0, 2.0, 4000.0, 4000.0));
     }
