@@ -51,7 +51,8 @@ impl Requests {
     }
 
     /// Appends some requests of `other`. `SET`s without options that follow one another become `MSET`s, each with words
-    /// of at most `bytes_max` bytes. Gives, for each request that was appended, the numbers of those that it is made of.
+    /// of at most `bytes_max` bytes. Gives, for each request that was appended, the numbers of those that it is made
+    /// of.
     pub fn copy_joined(&mut self, other: &Requests, range: Range<usize>, bytes_max: usize) -> Vec<Range<usize>> {
         let mut joined = Vec::new();
         let mut at = range.start;

@@ -176,8 +176,8 @@ impl Lane {
     }
 
     /// What the reply to strings that were set together says: after how many milliseconds they have to be sent again,
-    /// if so. From then on each is set by itself, and told by itself what is wrong with it. The login may have the right
-    /// to `SET` alone, the keys may be in several partitions, or all together cost more than the tenant may save up.
+    /// if so. From then on each is set by itself, and an error is about that one alone. The login may have no right but
+    /// to `SET`, the keys may be in several partitions, or all together cost more than the tenant may save up.
     ///
     /// # Errors
     /// Nobody knows whether they were set.
