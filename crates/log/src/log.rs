@@ -13,7 +13,6 @@ use weir_model::LogIndex;
 use crate::options::LogOptions;
 use crate::record;
 use crate::recover::{self, Recovery};
-use crate::segment;
 use crate::state::{LogState, Searched, Step, Want};
 use crate::stats::LogStats;
 use crate::waiters::{OBSERVER, Waiters};
@@ -178,7 +177,7 @@ impl Shared {
         };
         self.state.lock().forget_spare_failure();
         let want = Want { spare: true, ..Want::default() };
-        self.settle(want, |state| !state.is_preparing()).await;
+        self.settle(want, |state| !state.is_spare_in_flight()).await;
         self.state.lock().spare_failure().cloned().map_or(Ok(()), Err)
     }
 
@@ -243,14 +242,10 @@ impl Shared {
 
     async fn close(&self) -> Result<()> {
         let tag = Tag::new(self.options.owner, Class::Log);
-        let has_given_up = self.state.lock().expect_no_more();
+        self.state.lock().expect_no_more();
         let synced = self.sync().await;
         // Also after a failure: the directory may be opened again when this returns.
         self.settle(Want::default(), LogState::is_quiet).await;
-        if has_given_up {
-            // It has the space of a whole segment.
-            let _left_for_the_next_opening = self.fs.remove(&self.dir.join(segment::PREPARING), tag).await;
-        }
         synced?;
         let (had_failed, spare) = {
             let mut state = self.state.lock();

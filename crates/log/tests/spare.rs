@@ -80,6 +80,12 @@ async fn without_zeros<T>(clock: &Arc<dyn Clock>, work: impl Future<Output = T> 
     }
 }
 
+/// The names of files that are no segments.
+async fn strangers(fs: &SimFs) -> Vec<String> {
+    let entries = fs.list(Path::new(DIR), Tag::new(Owner::default(), Class::Log)).await.expect("it is there");
+    entries.into_iter().map(|entry| entry.name).filter(|name| !name.ends_with(".log")).collect()
+}
+
 async fn write(log: &Log) {
     let index = log.append(&[7; 1_000]).expect("nothing fails");
     log.commit(index).await.expect("nothing fails");
@@ -201,6 +207,26 @@ fn a_failed_log_is_replaced_although_zeros_never_have_their_turn() {
 }
 
 #[test]
+fn a_failed_log_gives_back_the_space_of_its_next_segment_before_it_is_replaced() {
+    let sim = Sim::new(1);
+    let fs = SimFs::new(sim.clock(), device(), FaultPlan::none(), sim.rng());
+    let clock = sim.clock();
+    sim.block_on(async {
+        let log = open_busy(&fs).await;
+        begin_zeros(&log, &clock).await;
+        assert_eq!(strangers(&fs).await, ["preparing.tmp"]);
+        fs.fail_next(Some(OpKind::Write), Fault::Error);
+        let index = log.append(&[7; 1_000]).expect("nothing has failed yet");
+        assert!(log.commit(index).await.is_err());
+        // The removal may still be in flight.
+        without_zeros(&clock, log.maintain()).await.expect("nothing else fails");
+        assert!(strangers(&fs).await.is_empty(), "{:?}", strangers(&fs).await);
+        without_zeros(&clock, log.replace(log.last())).await.expect("nothing fails any more");
+        write(&log).await;
+    });
+}
+
+#[test]
 fn a_log_is_closed_although_zeros_never_have_their_turn() {
     let sim = Sim::new(1);
     let fs = SimFs::new(sim.clock(), device(), FaultPlan::none(), sim.rng());
@@ -209,8 +235,7 @@ fn a_log_is_closed_although_zeros_never_have_their_turn() {
         let log = open_busy(&fs).await;
         begin_zeros(&log, &clock).await;
         without_zeros(&clock, log.close()).await.expect("nothing fails");
-        let names = fs.list(Path::new(DIR), Tag::new(Owner::default(), Class::Log)).await.expect("it is there");
-        assert!(names.iter().all(|entry| entry.name.ends_with(".log")), "{names:?}");
+        assert!(strangers(&fs).await.is_empty(), "{:?}", strangers(&fs).await);
         let last = log.last();
         drop(log);
         let (_, found, _) =

@@ -216,7 +216,7 @@ impl LogState {
     }
 
     pub fn is_quiet(&self) -> bool {
-        self.groups.is_empty() && self.syncing.is_none() && !matches!(self.spare, Spare::Preparing(_))
+        self.groups.is_empty() && self.syncing.is_none() && !self.is_spare_in_flight()
     }
 
     /// Whether records wait to be written, or are being written.
@@ -246,7 +246,7 @@ impl LogState {
                 self.stats.failures += 1;
                 self.fence = Some(Fence { error, from });
                 // Whoever replaces the log waits until nothing is in flight.
-                self.give_up_filling();
+                self.remove_filling();
             }
         }
         self.waiters.wake_all();
@@ -271,7 +271,7 @@ impl LogState {
     pub fn wants_maintenance(&self, is_maintained: bool) -> bool {
         match is_maintained {
             true => self.has_due_records(),
-            false => self.wants_spare() || self.is_preparing() || !self.groups.is_empty() || self.can_write(),
+            false => self.wants_spare() || self.is_spare_in_flight() || !self.groups.is_empty() || self.can_write(),
         }
     }
 

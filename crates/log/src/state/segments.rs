@@ -1,11 +1,12 @@
 //! The segments of a log: the active one, the older ones, and the spare that is made before it is needed.
 
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
-use weir_io::{BoxFuture, Class, Error, Result};
+use weir_io::{BoxFuture, Class, Error, Op, Result, Tag};
 use weir_model::LogIndex;
 
 use super::LogState;
@@ -49,6 +50,8 @@ pub(super) struct Active {
 pub(super) enum Spare {
     None,
     Preparing(BoxFuture<Result<Segment>>),
+    /// The file of one that was given up is being removed. The next one has the same name while it is made.
+    Removing(Op<()>),
     Ready(Segment),
 }
 
@@ -150,9 +153,9 @@ impl LogState {
     /// Gives up a spare that is being filled in the background: writes wait for a segment by now, or for another log,
     /// or this log is closed, and behind the strict foreground of others its zeros might wait for ever. The segment
     /// that is made instead is small, because it is filled before others. Gives whether there was such a spare: its
-    /// file is left behind.
+    /// file is left behind, for the next making to remove.
     pub(super) fn give_up_filling(&mut self) -> bool {
-        let gives_up = self.is_preparing() && self.is_filling.load(Ordering::Relaxed);
+        let gives_up = matches!(self.spare, Spare::Preparing(_)) && self.is_filling.load(Ordering::Relaxed);
         if gives_up {
             self.spare = Spare::None;
             self.next_segment_bytes = self.next_segment_bytes.min(self.options.first_segment_bytes());
@@ -160,23 +163,34 @@ impl LogState {
         gives_up
     }
 
-    /// Nothing will be written behind the waiting records except a closing mark. If they need another segment, it
-    /// should be no larger than that: on a full disk there might be no room for a larger one. One that is being filled
-    /// in the background is given up; gives whether there was one.
-    pub fn expect_no_more(&mut self) -> bool {
-        let has_given_up = self.give_up_filling();
-        let wanted = HEADER_PAGE + record::next_page(self.open_bytes()) + super::CLOSE_BYTES_MAX;
-        self.next_segment_bytes = self.next_segment_bytes.min(wanted);
-        has_given_up
+    /// Like [`LogState::give_up_filling`], and removes the file, where the next segment may not be made for long: the
+    /// file has the space of a whole segment. On a full disk a failed log would otherwise keep the space that the flush
+    /// needs which must happen before the log is replaced.
+    pub(super) fn remove_filling(&mut self) {
+        if self.give_up_filling() {
+            let (temporary, tag) = (self.dir.join(segment::PREPARING), Tag::new(self.options.owner, Class::Log));
+            self.spare = Spare::Removing(self.fs.remove(&temporary, tag));
+            self.reap_spare();
+        }
     }
 
-    pub fn is_preparing(&self) -> bool {
-        matches!(self.spare, Spare::Preparing(_))
+    /// Nothing will be written behind the waiting records except a closing mark. If they need another segment, it
+    /// should be no larger than that: on a full disk there might be no room for a larger one. One that is being filled
+    /// in the background is given up.
+    pub fn expect_no_more(&mut self) {
+        self.remove_filling();
+        let wanted = HEADER_PAGE + record::next_page(self.open_bytes()) + super::CLOSE_BYTES_MAX;
+        self.next_segment_bytes = self.next_segment_bytes.min(wanted);
+    }
+
+    /// Whether a spare is being made, or the file of one that was given up is being removed.
+    pub fn is_spare_in_flight(&self) -> bool {
+        matches!(self.spare, Spare::Preparing(_) | Spare::Removing(_))
     }
 
     /// Whether the spare in the making is made of an old segment.
     pub fn is_recycling(&self) -> bool {
-        self.is_preparing() && self.recycled.is_some()
+        self.is_spare_in_flight() && self.recycled.is_some()
     }
 
     pub fn take_spare(&mut self) -> Option<Segment> {
@@ -216,8 +230,20 @@ impl LogState {
     }
 
     pub(super) fn reap_spare(&mut self) {
-        let Spare::Preparing(future) = &mut self.spare else { return };
-        let Poll::Ready(result) = future.as_mut().poll(&mut Context::from_waker(&self.everybody)) else { return };
+        let cx = &mut Context::from_waker(&self.everybody);
+        let made = match &mut self.spare {
+            Spare::None | Spare::Ready(_) => return,
+            Spare::Preparing(future) => future.as_mut().poll(cx),
+            Spare::Removing(op) => {
+                // A file that could not be removed is removed by the next making, or the next opening.
+                if Pin::new(op).poll(cx).is_ready() {
+                    self.spare = Spare::None;
+                    self.waiters.wake_all();
+                }
+                return;
+            }
+        };
+        let Poll::Ready(result) = made else { return };
         let recycled = self.recycled.take();
         match result {
             Ok(segment) => {
