@@ -1,7 +1,7 @@
 //! The parts of a table file and their limits; see `docs/format/table.md` for the bytes.
 
 use weir_model::engine::{Deadlines, Entry, Kind, Seq};
-use weir_model::{parts, varint};
+use weir_model::{STORED_KEY_BYTES_MAX, VALUE_BYTES_MAX, parts, varint};
 
 use super::covers::{self, CoverPoint};
 
@@ -24,6 +24,10 @@ pub(super) const RAW_LEN_BYTES: usize = 4;
 pub(super) const RESTART_INTERVAL: usize = 16;
 /// Restarts are 16-bit offsets, so that a block of many entries must end below this; one entry alone may be longer.
 pub(super) const BLOCK_BYTES_MAX: usize = 32 << 10;
+/// No content of a block is longer: that of the longest key and the longest value, with the byte of lengths and the six
+/// numbers around them (two more lengths, sequence number and expiry; two in the tail). A block that claims to be
+/// longer is not decompressed, because that takes as much memory as it claims.
+const CONTENT_BYTES_MAX: u64 = (STORED_KEY_BYTES_MAX + VALUE_BYTES_MAX + 1 + 6 * varint::BYTES_MAX) as u64;
 /// A block is cut at a page boundary if that wastes at most 1/32 of it: one device page per read is worth 3 % of space.
 pub(super) const PADDING_SHARE: usize = 32;
 /// No count of a table is larger: no job writes that much into one file. So what is added up over tables stays below
@@ -185,7 +189,7 @@ impl TableSummary {
     }
 
     /// The reverse of [`TableSummary::encode`]; `None` unless exactly the whole of `bytes` is a summary, and its counts
-    /// are such as a table can have.
+    /// and its longest block are such as a table can have.
     pub(super) fn decode(bytes: &[u8], file_bytes: u64, footer: &Footer) -> Option<Self> {
         let (&identity, mut rest) = bytes.split_first_chunk()?;
         let mut number = || varint::take(&mut rest);
@@ -214,7 +218,9 @@ impl TableSummary {
         }
         let TableSummary { entries, tombstones, expiring, raw_bytes, tombstone_bytes, .. } = summary;
         let counts = [entries, tombstones, expiring, raw_bytes, tombstone_bytes];
-        (rest.is_empty() && counts.iter().all(|&count| count <= COUNT_MAX)).then_some(summary)
+        let is_possible =
+            counts.iter().all(|&count| count <= COUNT_MAX) && summary.block_bytes_max <= CONTENT_BYTES_MAX;
+        (rest.is_empty() && is_possible).then_some(summary)
     }
 }
 
@@ -307,12 +313,14 @@ pub(super) fn block_crc(identity: u64, offset: u64, stored: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    /// Whether properties with these counts are read: entries, tombstones, expiring entries, bytes of all, bytes of
-    /// tombstones.
-    fn is_read(counts: [u64; 5]) -> bool {
+    /// A summary with these counts: entries, tombstones, expiring entries, bytes of all, bytes of tombstones.
+    fn counting(counts: [u64; 5]) -> TableSummary {
         let [entries, tombstones, expiring, raw_bytes, tombstone_bytes] = counts;
-        let summary =
-            TableSummary { entries, tombstones, expiring, raw_bytes, tombstone_bytes, ..TableSummary::default() };
+        TableSummary { entries, tombstones, expiring, raw_bytes, tombstone_bytes, ..TableSummary::default() }
+    }
+
+    /// Whether the properties of a table with this summary are read.
+    fn is_read(summary: TableSummary) -> bool {
         let mut bytes = Vec::new();
         summary.encode(&mut bytes);
         let none = Section { offset: 0, len: 0, crc: 0 };
@@ -322,11 +330,29 @@ mod tests {
 
     #[test]
     fn properties_with_a_count_that_no_table_can_have_are_refused() {
-        assert!(is_read([COUNT_MAX; 5]));
+        assert!(is_read(counting([COUNT_MAX; 5])));
         for forged in 0..5 {
             let mut counts = [1; 5];
             counts[forged] = COUNT_MAX + 1;
-            assert!(!is_read(counts), "{counts:?}");
+            assert!(!is_read(counting(counts)), "{counts:?}");
         }
+    }
+
+    #[test]
+    fn properties_with_a_block_that_is_longer_than_any_entry_are_refused() {
+        let with_longest = |block_bytes_max| is_read(TableSummary { block_bytes_max, ..TableSummary::default() });
+        assert!(with_longest(CONTENT_BYTES_MAX));
+        assert!(!with_longest(CONTENT_BYTES_MAX + 1));
+    }
+
+    #[test]
+    fn the_longest_entry_makes_a_block_that_is_not_too_long() {
+        let value_len = VALUE_BYTES_MAX as u64;
+        let key_len = STORED_KEY_BYTES_MAX as u64;
+        // Lengths of the rest of the key and of the value with its flags, sequence number, time of expiry; then the
+        // tail: length of the keys, number of restarts.
+        let numbers = [key_len, value_len << 2 | 3, u64::MAX, u64::MAX, 2 * key_len, 0].map(varint::len);
+        let content = key_len + value_len + 1 + numbers.iter().sum::<usize>() as u64;
+        assert!((content..content + 64).contains(&CONTENT_BYTES_MAX));
     }
 }
