@@ -307,6 +307,7 @@ fn s11_results_that_nobody_takes_are_bounded() {
         "KEYS *",
         "DUMP set",
         "DUMP long",
+        "COPY set twin",
         "LCS none quarter LEN",
         "SUNION set",
         "SUNIONSTORE other set",

@@ -94,15 +94,20 @@ async fn copied(cx: &mut Context<'_>, key: &[u8], content: &Content) -> Outcome<
 
 /// Copies every part of the row of `key`, which has the head `from`, into the life of `to`.
 async fn copy_parts(cx: &mut Context<'_>, key: &[u8], from: &Head, to: &Head) -> Outcome {
+    // All that is written waits in memory until the command ends. For short parts it is several times as much as the
+    // head counts: each change has a long key, and a sorted set has two parts for each member.
+    let mut room = cx.room(usize::MAX, TOO_LARGE);
     for space in 0..SPACES {
         let mut left = Some(Subkeys::all(space));
         while let Some(subkeys) = left {
             let page = cx.parts(key, Life::new(from.version), subkeys, PAGE_PARTS).await?;
             left = page.next;
+            let before = cx.written().as_bytes().len();
             for part in page.parts {
                 let subkey = moved_subkey(from.kind, space, part.subkey, to.version);
                 cx.put_part(Life::new(to.version), space, &subkey, &part.value)?;
             }
+            room.take(cx.written().as_bytes().len() - before)?;
             cx.yields().now().await;
         }
     }
