@@ -560,6 +560,13 @@ fn what_rows_and_replies_take_beside_each_row_is_counted() {
     let counted = modules(&mut client);
     let slices = counted.get("script_slice").copied().unwrap_or(0);
     assert!(counted["script_call"] == 100 && (5..60).contains(&slices), "{counted:?}");
+    // Those that are not about rows, and those that are refused, cost as much.
+    let calls = "redis.call('ping') redis.call('publish','c','m') redis.pcall('nosuch') redis.pcall('get')";
+    client.ask(&["EVAL", &format!("for i=1,100 do {calls} end"), "0"]);
+    let counted = modules(&mut client);
+    let of = |module| counted.get(module).copied().unwrap_or(0);
+    assert_eq!([of("script_call"), of("published")], [400, 100], "{counted:?}");
+    assert!(of("word") >= 600, "{counted:?}");
     client.send(&[encode(&["RENAME", "k", "r"]), encode(&["RENAME", "r", "k"])].concat());
     (0..2).for_each(|_| drop(client.reply()));
     let counted = modules(&mut client);

@@ -328,6 +328,8 @@ impl Scripted {
         draft: &mut Draft,
     ) -> Outcome<Vec<u8>> {
         self.asked += 1;
+        // Whatever the command is, and even if it is refused: its call is no slice of the script.
+        self.bill.work.count_all([(Module::ScriptCall, 1), (Module::Word, words.len() as u64)]);
         let events = draft.events_len();
         self.host.replies().protocol = protocol;
         let outcome = self.checked(rows, &words, ground, draft).await;
@@ -454,8 +456,6 @@ impl Scripted {
                 self.asked_bytes += ROW_BYTES + row.len();
             }
         }
-        self.bill.work.count(Module::ScriptCall, 1);
-        self.bill.work.count(Module::Word, args.len() as u64);
         let bill = std::mem::take(&mut self.bill);
         let mut call = Call { database: self.database, bill, is_scripted: true, ..self.terms.call.clone() };
         let context = Context::locked(rows, &mut self.host, &mut call, std::mem::take(draft));
@@ -493,6 +493,7 @@ impl Scripted {
             Id::Publish | Id::SPublish => {
                 let kind = if command.id == Id::Publish { Kind::Channel } else { Kind::ShardChannel };
                 kind.check(args.at(1))?;
+                self.bill.work.count(Module::Published, 1);
                 // An empty message takes memory, too.
                 self.published_bytes += args.at(1).len() + args.at(2).len() + 64;
                 self.published.push((kind, args.at(1).to_vec(), args.at(2).to_vec()));
