@@ -152,6 +152,8 @@ pub fn push_string(out: &mut Vec<u8>, value: &[u8]) {
 
 /// The payload in `version` for `body`, which is a type and what a value of that type says.
 pub async fn seal(mut body: Vec<u8>, version: u16, yields: Yield) -> Vec<u8> {
+    // The body of a long value is full, and would be given twice its memory for these ten bytes.
+    body.reserve_exact(size_of::<u16>() + size_of::<u64>());
     body.extend_from_slice(&version.to_le_bytes());
     let crc = crc64_in_turns(0, &body, yields).await;
     body.extend_from_slice(&crc.to_le_bytes());
