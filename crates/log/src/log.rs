@@ -241,7 +241,6 @@ impl Shared {
     }
 
     async fn close(&self) -> Result<()> {
-        let tag = Tag::new(self.options.owner, Class::Log);
         self.state.lock().expect_no_more();
         let synced = self.sync().await;
         // Also after a failure: the directory may be opened again when this returns.
@@ -260,7 +259,7 @@ impl Shared {
         if let Some(spare) = spare {
             // Remove it, so that the closing mark stands in the last segment and the next opening reads nothing behind
             // it.
-            self.fs.remove(&spare.path, tag).await?;
+            self.fs.remove(&spare.path, Tag::new(self.options.owner, Class::Log)).await?;
         }
         let mut state = self.state.lock();
         match state.failure() {

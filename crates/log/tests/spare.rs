@@ -53,6 +53,23 @@ async fn open_busy(fs: &Arc<SimFs>) -> Log {
     Log::open(Arc::new(busy), Path::new(DIR), options(SyncMode::Always), 0, &mut nobody).await.expect("a fresh disk").0
 }
 
+/// Runs `test` with such a disk, its clock and a new log.
+fn with_busy_log(test: impl AsyncFnOnce(Arc<SimFs>, Arc<dyn Clock>, Log)) {
+    let sim = Sim::new(1);
+    let fs = SimFs::new(sim.clock(), device(), FaultPlan::none(), sim.rng());
+    sim.block_on(async {
+        let log = open_busy(&fs).await;
+        test(fs, sim.clock(), log).await;
+    });
+}
+
+/// A write of `log` fails.
+async fn fail(fs: &SimFs, log: &Log) {
+    fs.fail_next(Some(OpKind::Write), Fault::Error);
+    let index = log.append(&[7; 1_000]).expect("nothing has failed yet");
+    assert!(log.commit(index).await.is_err());
+}
+
 /// Writes until the segment is more than half full, so that the next one is due.
 async fn until_due(log: &Log) {
     while !log.wants_maintenance() {
@@ -130,11 +147,7 @@ fn a_segment_that_is_used_again_does_not_wait_behind_flushes() {
 
 #[test]
 fn writes_do_not_wait_for_zeros_that_never_have_their_turn() {
-    let sim = Sim::new(1);
-    let fs = SimFs::new(sim.clock(), device(), FaultPlan::none(), sim.rng());
-    let clock = sim.clock();
-    sim.block_on(async {
-        let log = open_busy(&fs).await;
+    with_busy_log(async |fs, clock, log| {
         for _ in 0..4 * SEGMENT_BYTES / 1_000 {
             write(&log).await;
             if log.wants_maintenance() {
@@ -153,11 +166,7 @@ fn writes_do_not_wait_for_zeros_that_never_have_their_turn() {
 
 #[test]
 fn one_caller_waits_for_the_next_segment() {
-    let sim = Sim::new(1);
-    let fs = SimFs::new(sim.clock(), device(), FaultPlan::none(), sim.rng());
-    let clock = sim.clock();
-    sim.block_on(async {
-        let log = open_busy(&fs).await;
+    with_busy_log(async |_, clock, log| {
         until_due(&log).await;
         let soon = || Box::pin(sleep_until(&clock, clock.now() + 1_000_000_000));
         let Either::Right((_, waiting)) = select(log.maintain(), soon()).await else { panic!("there are no zeros") };
@@ -176,11 +185,7 @@ fn one_caller_waits_for_the_next_segment() {
 
 #[test]
 fn a_truncation_does_not_wait_for_zeros_that_never_have_their_turn() {
-    let sim = Sim::new(1);
-    let fs = SimFs::new(sim.clock(), device(), FaultPlan::none(), sim.rng());
-    let clock = sim.clock();
-    sim.block_on(async {
-        let log = open_busy(&fs).await;
+    with_busy_log(async |_, clock, log| {
         while log.stats().segments < 3 {
             write(&log).await;
         }
@@ -192,15 +197,9 @@ fn a_truncation_does_not_wait_for_zeros_that_never_have_their_turn() {
 
 #[test]
 fn a_failed_log_is_replaced_although_zeros_never_have_their_turn() {
-    let sim = Sim::new(1);
-    let fs = SimFs::new(sim.clock(), device(), FaultPlan::none(), sim.rng());
-    let clock = sim.clock();
-    sim.block_on(async {
-        let log = open_busy(&fs).await;
+    with_busy_log(async |fs, clock, log| {
         begin_zeros(&log, &clock).await;
-        fs.fail_next(Some(OpKind::Write), Fault::Error);
-        let index = log.append(&[7; 1_000]).expect("nothing has failed yet");
-        assert!(log.commit(index).await.is_err());
+        fail(&fs, &log).await;
         without_zeros(&clock, log.replace(log.last())).await.expect("nothing fails any more");
         write(&log).await;
     });
@@ -208,16 +207,10 @@ fn a_failed_log_is_replaced_although_zeros_never_have_their_turn() {
 
 #[test]
 fn a_failed_log_gives_back_the_space_of_its_next_segment_before_it_is_replaced() {
-    let sim = Sim::new(1);
-    let fs = SimFs::new(sim.clock(), device(), FaultPlan::none(), sim.rng());
-    let clock = sim.clock();
-    sim.block_on(async {
-        let log = open_busy(&fs).await;
+    with_busy_log(async |fs, clock, log| {
         begin_zeros(&log, &clock).await;
         assert_eq!(strangers(&fs).await, ["preparing.tmp"]);
-        fs.fail_next(Some(OpKind::Write), Fault::Error);
-        let index = log.append(&[7; 1_000]).expect("nothing has failed yet");
-        assert!(log.commit(index).await.is_err());
+        fail(&fs, &log).await;
         // The removal may still be in flight.
         without_zeros(&clock, log.maintain()).await.expect("nothing else fails");
         assert!(strangers(&fs).await.is_empty(), "{:?}", strangers(&fs).await);
@@ -228,11 +221,7 @@ fn a_failed_log_gives_back_the_space_of_its_next_segment_before_it_is_replaced()
 
 #[test]
 fn a_log_is_closed_although_zeros_never_have_their_turn() {
-    let sim = Sim::new(1);
-    let fs = SimFs::new(sim.clock(), device(), FaultPlan::none(), sim.rng());
-    let clock = sim.clock();
-    sim.block_on(async {
-        let log = open_busy(&fs).await;
+    with_busy_log(async |fs, clock, log| {
         begin_zeros(&log, &clock).await;
         without_zeros(&clock, log.close()).await.expect("nothing fails");
         assert!(strangers(&fs).await.is_empty(), "{:?}", strangers(&fs).await);
