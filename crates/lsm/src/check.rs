@@ -15,7 +15,7 @@ use crate::cursor::{Cursor, Step};
 use crate::read::merge::MergeCursor;
 use crate::read::view::sources_of;
 use crate::table::{Caching, CursorOptions, Table};
-use crate::tree::{fold, meta_of, newest_seq};
+use crate::tree::{fold, newest_seq};
 use crate::version::manifest::Manifest;
 use crate::version::{LEVELS, TableFile, TableMeta, Version, check_level};
 
@@ -77,7 +77,7 @@ async fn check_table(
     let path = dir.join(TableMeta::file_name(meta.id));
     let table = Table::open(fs, &path, owner, cache, tag).await?;
     table.verify(Class::Maintenance).await?;
-    let found = meta_of(meta.id, meta.epoch, table.summary());
+    let found = TableMeta::of(meta.id, meta.epoch, table.summary());
     if found != *meta {
         let message = format!("level {level}: the table holds {found:?}, but the manifest says {meta:?}");
         return Err(Error::corruption(&path, 0, message));

@@ -184,22 +184,7 @@ async fn build_at(fs: &Arc<dyn Fs>, dir: &Path, seq: Seq, met: Seq) -> PathBuf {
     let (key, value) = (cover_key(7), cover_value(100));
     writer.add(Entry { key: &key, seq, kind: Kind::Cover, expire_at_ms: 0, value: &value }).expect("the first");
     let summary = writer.finish().await.expect("written");
-    let meta = TableMeta {
-        id: 1,
-        epoch: 0,
-        bytes: summary.bytes,
-        digest: summary.digest,
-        entries: summary.entries,
-        tombstones: summary.tombstones,
-        expiring: summary.expiring,
-        smallest_seq: summary.smallest_seq,
-        largest_seq: summary.largest_seq,
-        smallest: summary.smallest_key.into(),
-        largest: summary.largest_key.into(),
-        raw_bytes: summary.raw_bytes,
-        tombstone_bytes: summary.tombstone_bytes,
-        deadlines: summary.deadlines,
-    };
+    let meta = TableMeta::of(1, 0, &summary);
     let edit = Edit { next_file: Some(3), next_epoch: Some(1), added: vec![(1, meta)], ..Edit::default() };
     Manifest::create(fs, dir, TAG, 7, 2, &edit).await.expect("written");
     path

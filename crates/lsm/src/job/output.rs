@@ -7,7 +7,8 @@ use weir_model::parts::{COVER_KEY_BYTES, cover_value, covered_bytes, version_of}
 
 use crate::cache::Writes;
 use crate::table::TableWriter;
-use crate::tree::{Outputs, Tree, meta_of, open_table};
+use crate::tree::{Outputs, Tree, open_table};
+use crate::version::TableMeta;
 use weir_model::engine::{EXPIRED_KEYS_MAX, Entry, JobControl, JobReport, Kind, Seq};
 
 /// The work that an entry costs besides its bytes, expressed in bytes: comparing and copying a tiny one is not free.
@@ -156,7 +157,7 @@ impl<'a> Writer<'a> {
         let Some((id, _, writer)) = self.current.take() else { return Ok(()) };
         let (summary, fresh) = writer.finish_warm().await?;
         self.report.bytes_written += summary.bytes;
-        let meta = meta_of(id, self.epoch, &summary);
+        let meta = TableMeta::of(id, self.epoch, &summary);
         let table = open_table(&self.tree.env, &meta, &self.tree.garbage, fresh, self.class).await?;
         self.outputs.tables.push((self.level, table));
         Ok(())

@@ -12,7 +12,6 @@ use super::state::TreeState;
 use crate::pending;
 use crate::read::get::PINNED_LEVEL_MAX;
 use crate::read::view::View;
-use crate::table::TableSummary;
 use crate::version::{Edit, TableFile, TableMeta, Version};
 
 /// Tables written by a job that has not committed.
@@ -41,26 +40,6 @@ impl Outputs {
     /// The `added` part of an edit.
     pub fn added(&self) -> Vec<(usize, TableMeta)> {
         self.tables.iter().map(|(level, table)| (*level, table.meta.clone())).collect()
-    }
-}
-
-/// The manifest's facts of a finished table.
-pub fn meta_of(id: u64, epoch: u64, summary: &TableSummary) -> TableMeta {
-    TableMeta {
-        id,
-        epoch,
-        bytes: summary.bytes,
-        digest: summary.digest,
-        entries: summary.entries,
-        tombstones: summary.tombstones,
-        expiring: summary.expiring,
-        smallest_seq: summary.smallest_seq,
-        largest_seq: summary.largest_seq,
-        smallest: summary.smallest_key.clone().into(),
-        largest: summary.largest_key.clone().into(),
-        raw_bytes: summary.raw_bytes,
-        tombstone_bytes: summary.tombstone_bytes,
-        deadlines: summary.deadlines.clone(),
     }
 }
 

@@ -26,7 +26,6 @@ use weir_journal::Garbage;
 use weir_model::engine::{Jobs, Records, Scope, Seq, Snapshots};
 
 pub use self::commit::Outputs;
-pub(crate) use self::commit::meta_of;
 pub(crate) use self::open::{fold, newest_seq, open_table};
 pub(crate) use self::state::{LevelCount, Running, TreeState};
 use crate::cache::BlockCache;

@@ -11,7 +11,6 @@ use weir_io::{Class, Error, ErrorKind, Owner, Result};
 use weir_journal::{Garbage, NUMBER_MAX, left_over};
 use weir_model::engine::{SEQ_MAX, Seq};
 
-use super::commit::meta_of;
 use super::state::TreeState;
 use super::{Env, Tree};
 use crate::knobs::Knobs;
@@ -216,7 +215,7 @@ pub(crate) fn newest_seq(table: &Table) -> Result<Seq> {
 /// The reason why `table` is not the one that `meta` describes, if it is not. It may be a table of another tree, or
 /// another table of this tree.
 fn stranger(meta: &TableMeta, table: &Table) -> Option<String> {
-    let found = meta_of(meta.id, meta.epoch, table.summary());
+    let found = TableMeta::of(meta.id, meta.epoch, table.summary());
     if found.bytes != meta.bytes {
         return Some(format!("the file has {} bytes, but the manifest says {}", found.bytes, meta.bytes));
     }

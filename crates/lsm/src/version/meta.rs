@@ -3,6 +3,8 @@
 use weir_model::engine::{Deadlines, Seq};
 use weir_model::{parts, varint};
 
+use crate::table::TableSummary;
+
 /// Facts of one table. Written to the manifest; see `docs/format/manifest.md`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableMeta {
@@ -38,6 +40,26 @@ pub struct TableMeta {
 }
 
 impl TableMeta {
+    /// The facts of a finished table with this number and epoch.
+    pub fn of(id: u64, epoch: u64, summary: &TableSummary) -> Self {
+        Self {
+            id,
+            epoch,
+            bytes: summary.bytes,
+            digest: summary.digest,
+            entries: summary.entries,
+            tombstones: summary.tombstones,
+            expiring: summary.expiring,
+            smallest_seq: summary.smallest_seq,
+            largest_seq: summary.largest_seq,
+            smallest: summary.smallest_key.clone().into(),
+            largest: summary.largest_key.clone().into(),
+            raw_bytes: summary.raw_bytes,
+            tombstone_bytes: summary.tombstone_bytes,
+            deadlines: summary.deadlines.clone(),
+        }
+    }
+
     /// The file name of table `id`.
     pub fn file_name(id: u64) -> String {
         format!("{id:06}.sst")
