@@ -10,7 +10,8 @@ use crate::target::{DATABASES, Lanes, Whole, push_function, push_part, push_whol
 
 /// Writes everything that comes from `dump`. When this is done, the tenant has all of it.
 pub(super) async fn load<B: Bytes>(import: &Import, dump: &mut Dump<B>) -> Result {
-    let mut lanes = Lanes::new(&import.target, &import.tally).within(dump.value_bytes_max());
+    let lanes = Lanes::new(&import.target, &import.tally).within(dump.value_bytes_max());
+    let mut lanes = lanes.at_rate(import.choice.rate);
     let all = load_all(import, dump, &mut lanes).await;
     // Finish also if the source broke off: nothing that was sent may be done after what comes next.
     let written = lanes.finish().await;
@@ -93,11 +94,7 @@ async fn load_key<B: Bytes>(
     }
     let whole = Whole { key: &name, expire_at_ms };
     match value {
-        Value::Text(text) => {
-            let batch = lanes.batch(at, &name).await?;
-            whole.push_text(batch, &text);
-            batch.finish();
-        }
+        Value::Text(text) => lanes.set(at, &whole, &text).await?,
         Value::Whole(body) => {
             let batch = lanes.batch(at, &name).await?;
             push_whole(batch, &whole, body).await;

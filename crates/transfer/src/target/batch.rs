@@ -6,6 +6,11 @@ use std::ops::Range;
 use super::too_long;
 use crate::resp::Requests;
 
+/// Bytes at which a batch is sent.
+const BATCH_BYTES: usize = 256 << 10;
+/// Requests at which a batch is sent.
+const BATCH_REQUESTS: usize = 512;
+
 /// Requests, and the keys that they belong to; those of a key follow one another. To send the requests again in order,
 /// from any of them on that is not bound to the one in front of it, has the same outcome as to send them once: requests
 /// that would otherwise take effect twice have a form that prevents it ([`super::push_part`]).
@@ -75,6 +80,11 @@ impl Batch {
     /// Why something of the key that was begun last was left out of this batch, if it was.
     pub fn why_left_out(&self) -> Option<&str> {
         self.left_out.get(&self.last()).map(String::as_str)
+    }
+
+    /// Whether it is time to send it.
+    pub fn is_full(&self) -> bool {
+        self.bytes >= BATCH_BYTES || self.requests.len() >= BATCH_REQUESTS
     }
 
     /// Whether there is nothing to send or to count.

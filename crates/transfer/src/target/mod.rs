@@ -6,6 +6,7 @@ mod expiry;
 mod lane;
 mod lanes;
 mod parts;
+mod texts;
 
 use std::sync::Arc;
 

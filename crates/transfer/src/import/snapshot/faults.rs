@@ -132,6 +132,24 @@ fn strings_are_set_together_where_the_tenant_takes_that() {
     }
 }
 
+/// Of a dump that is read slowly, no more than a second's bytes are gathered before they are written.
+#[test]
+fn strings_are_not_held_back_where_the_source_is_read_slowly() {
+    in_runtime(async {
+        let mut rows = source();
+        rows.retain(|_, row| matches!(row, Row::Text(_)));
+        let store = FakeStore::start(Faults::default()).await;
+        let (file, clock) = (dump(&rows).await, HastyClock::new());
+        let target = Target::new(store.address.clone(), clock.clone());
+        let choice = Choice { rate: Some(1_000), ..Choice::default() };
+        let import = Import { target, choice, tally: Arc::default(), whole_bytes_max: 1, clock };
+        import_file(&import, &file[..], file.len() as u64).await.expect("nothing breaks");
+        assert!(store.rows() == rows);
+        // Ten strings have a thousand bytes: four times ten, three of them on each lane but the last.
+        assert_eq!((store.done("MSET"), store.done("SET")), (12, 4));
+    });
+}
+
 #[test]
 fn a_transaction_that_never_passes_is_cut() {
     for max in [1, 2, 3, 10, 100] {
