@@ -30,8 +30,6 @@ pub struct Lanes {
     open: Vec<Batch>,
     /// Strings that are being gathered.
     texts: Texts,
-    /// Most bytes of strings that are gathered.
-    texts_bytes_max: usize,
     /// Hands strings that were gathered to the connections, in order, and gives them back: their memory is used again.
     sorting: Option<JoinHandle<Texts>>,
     /// How a batch begins.
@@ -62,7 +60,7 @@ impl Lanes {
             .unzip();
         let texts = Texts::new(TEXTS_BYTES_MAX);
         let (open, empty) = (vec![Batch::default(); LANES], Batch::default());
-        Self { senders, tasks, open, texts, texts_bytes_max: TEXTS_BYTES_MAX, sorting: None, empty, failed }
+        Self { senders, tasks, open, texts, sorting: None, empty, failed }
     }
 
     /// The same connections, to a target whose longest value has this many bytes: requests that are too long for it are
@@ -79,8 +77,7 @@ impl Lanes {
     #[must_use]
     pub fn at_rate(mut self, rate: Option<u64>) -> Self {
         let second = rate.filter(|&rate| rate > 0).and_then(|rate| usize::try_from(rate).ok());
-        self.texts_bytes_max = second.unwrap_or(TEXTS_BYTES_MAX);
-        self.texts = Texts::new(self.texts_bytes_max);
+        self.texts = Texts::new(second.unwrap_or(TEXTS_BYTES_MAX));
         self
     }
 
@@ -108,7 +105,7 @@ impl Lanes {
             self.texts.reset(database);
             return Ok(());
         }
-        let mut next = self.wait_for_texts().await?.unwrap_or_else(|| Texts::new(self.texts_bytes_max));
+        let mut next = self.wait_for_texts().await?.unwrap_or_else(|| Texts::new(self.texts.bytes_max));
         next.reset(database);
         let mut texts = std::mem::replace(&mut self.texts, next);
         let (senders, empty) = (self.senders.clone(), self.empty.clone());

@@ -10,15 +10,16 @@ use super::{Batch, Whole};
 pub(super) const TEXTS_BYTES_MAX: usize = 64 << 20;
 /// Most strings that are put in order together, however short they are.
 const TEXTS_MAX: usize = 1 << 20;
-/// A string of more bytes, name and value, gains nothing.
+/// Most bytes of a string that is gathered, name and value. The longer it is, the less its place in the memtable counts
+/// beside the copy.
 const TEXT_BYTES_MAX: usize = 16 << 10;
 
 /// Strings of one database.
 #[derive(Default)]
 pub(super) struct Texts {
     database: u8,
-    /// Most bytes of names and values.
-    bytes_max: usize,
+    /// Bytes of names and values that make it full.
+    pub(super) bytes_max: usize,
     /// Names and values, in the order in which they came.
     bytes: Vec<u8>,
     places: Vec<Place>,
@@ -66,9 +67,8 @@ impl Texts {
 
     /// Appends a string that [fits](Self::fits).
     pub(super) fn push(&mut self, whole: &Whole<'_>, text: &[u8]) {
-        let short = |len| u16::try_from(len).unwrap_or(u16::MAX);
-        let start = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX);
-        let (name_len, value_len) = (short(whole.key.len()), short(text.len()));
+        debug_assert!(Self::fits(whole, text) && self.bytes.len() <= TEXTS_BYTES_MAX);
+        let (start, name_len, value_len) = (self.bytes.len() as u32, whole.key.len() as u16, text.len() as u16);
         self.bytes.extend_from_slice(whole.key);
         self.bytes.extend_from_slice(text);
         self.places.push(Place { head: 0, start, name_len, value_len, expire_at_ms: whole.expire_at_ms });
@@ -99,7 +99,8 @@ impl Texts {
         self.places = places;
     }
 
-    /// Batches that write the strings in their order, each beginning as `empty`: about as many for each of `lanes`.
+    /// Batches that write the strings in their order, each beginning as `empty`: at least one for each of `lanes`, if
+    /// there are so many strings.
     pub(super) fn batches(&self, empty: &Batch, lanes: usize) -> impl Iterator<Item = Batch> {
         let most = self.places.len().div_ceil(lanes);
         let mut places = self.places.iter().peekable();
